@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-
 from kernelmark.operators.records import (
     Argument,
     Case,
@@ -66,7 +65,9 @@ def draw(operator: Operator, case: Case, variation: str, seed: int, device: torc
         if isinstance(value, TensorSpec):
             return _tensor(value, variation, generator, device)
         if isinstance(value, Pointers):
-            return PointerList(_tensor(spec, variation, generator, device) for spec in value.tensors)
+            return PointerList(
+                _tensor(spec, variation, generator, device) for spec in value.tensors
+            )
         if isinstance(value, OnDevice):
             return device
         if isinstance(value, tuple):
@@ -113,9 +114,7 @@ def copy_view(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).clone()
     copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return copy.set_(
-        flat.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride()
-    )
+    return copy.set_(flat.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 
 def _flat(value: Any) -> list[torch.Tensor]:
@@ -184,7 +183,12 @@ def _bits(
     spec: TensorSpec, numel: int, variation: str, generator: torch.Generator, device: torch.device
 ) -> torch.Tensor:
     raw = torch.randint(
-        0, 256, (numel * spec.dtype.itemsize,), generator=generator, device=device, dtype=torch.uint8
+        0,
+        256,
+        (numel * spec.dtype.itemsize,),
+        generator=generator,
+        device=device,
+        dtype=torch.uint8,
     )
     return raw.view(spec.dtype)
 
@@ -239,9 +243,7 @@ def _real(dtype: torch.dtype) -> torch.dtype:
 def _randn(
     spec: TensorSpec, numel: int, generator: torch.Generator, device: torch.device
 ) -> torch.Tensor:
-    return torch.randn(
-        numel, generator=generator, device=device, dtype=_working_dtype(spec.dtype)
-    )
+    return torch.randn(numel, generator=generator, device=device, dtype=_working_dtype(spec.dtype))
 
 
 def _with_specials(

@@ -206,8 +206,8 @@ class Operator:
     description: str
     sources: tuple[str, ...]
     cases: Callable[[], Sequence[Case]]
-    oracle: Callable[..., list[Result]]
-    second: Callable[..., list[Any]]
+    oracle: Callable[..., Sequence[Result]]
+    second: Callable[..., Sequence[Any]]
     baseline: Callable[..., Any]
     baseline_name: str
     cost: Callable[[Case], Cost]

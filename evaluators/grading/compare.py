@@ -1,0 +1,168 @@
+"""Compares one result with the oracle's, on the device that holds them, in bounded memory.
+
+The error of an element is ``|y - ref| / (eps_out * max(|ref|, tiny) + eps_acc * S)``
+(`operators.records.Tolerance`). Where the oracle is not finite the result must be the same
+non-finite value; where the oracle overflows the output dtype, infinity or the largest finite value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from kernelmark.evaluators.grading.records import Comparison
+from kernelmark.operators.records import Expected, Tolerance
+
+#: elements compared at a time; bounds temporaries to about 1 GB
+_CHUNK = 1 << 25
+#: elements from which the 99.9th percentile is estimated
+_SAMPLE = 1 << 16
+
+
+def compare(
+    expected: Expected,
+    got: torch.Tensor,
+    tolerance: Tolerance,
+    case: str = "",
+    draw: str = "",
+    result: int = 0,
+) -> Comparison:
+    """Judges `got` (same device as the oracle's tensors): shape, dtype, then every value."""
+    want = tuple(expected.value.shape)
+    if tuple(got.shape) != want:
+        detail = f"shape {tuple(got.shape)}, expected {want}"
+        return Comparison(case, draw, result, "wrong_shape", detail=detail)
+    if got.dtype != expected.dtype:
+        detail = f"dtype {got.dtype}, expected {expected.dtype}"
+        return Comparison(case, draw, result, "wrong_dtype", detail=detail)
+    limit = 1.0 if tolerance.kind == "codes" else tolerance.limit
+    if got.numel() == 0:
+        return Comparison(case, draw, result, "passed", 0.0, 0.0, 0.0, limit)
+    stats, samples, worst = _walk(expected, got, tolerance, limit)
+    bad, off, total_error = (float(x) for x in stats)
+    allowed = tolerance.max_mismatch * got.numel() if tolerance.kind == "codes" else math.inf
+    failed = bad > 0 or off > allowed
+    max_error, position = worst
+    index = _unravel(position, want)
+    return Comparison(
+        case,
+        draw,
+        result,
+        "wrong_values" if failed else "passed",
+        max_error=max_error,
+        mean_error=total_error / got.numel(),
+        p999_error=float(torch.quantile(samples, 0.999)),
+        limit=limit,
+        bad=int(bad if bad or not failed else off),
+        total=got.numel(),
+        worst_index=index,
+        got=_text(got[index]),
+        expected=_text(expected.value[index]),
+    )
+
+
+def _walk(
+    expected: Expected, got: torch.Tensor, tolerance: Tolerance, limit: float
+) -> tuple[torch.Tensor, torch.Tensor, tuple[float, int]]:
+    """Sums (bad, off, error) over chunks, a sample of errors, and (worst error, its position)."""
+    want = got.shape
+    scale = _scale(expected).expand(want)
+    value = expected.value.expand(want)
+    mask = None if expected.mask is None else expected.mask.expand(want)
+    stride = max(1, got.numel() // _SAMPLE)
+    sums = torch.zeros(3, dtype=torch.float64, device=got.device)
+    samples: list[torch.Tensor] = []
+    worst = (-1.0, 0)
+    start = 0
+    for rows in _row_chunks(want):
+        error = _errors(value[rows], scale[rows], got[rows], expected.dtype, tolerance)
+        if mask is not None:
+            error = torch.where(mask[rows], error, 0.0)
+        error = error.reshape(-1)
+        sums += torch.stack([(error > limit).sum(), (error > 0).sum(), error.sum()])
+        samples.append(error[::stride])
+        high, at = (float(x) for x in torch.max(error, dim=0))
+        if high > worst[0]:
+            worst = (high, start + int(at))
+        start += error.numel()
+    return sums, torch.cat(samples), worst
+
+
+def _errors(
+    reference: torch.Tensor,
+    scale: torch.Tensor,
+    got: torch.Tensor,
+    dtype: torch.dtype,
+    tolerance: Tolerance,
+) -> torch.Tensor:
+    """Error of each element, float64; infinity where finiteness disagrees."""
+    if tolerance.kind == "codes":
+        return (_ordered(got) - _ordered(reference.to(dtype))).abs().double()
+    if tolerance.kind == "exact" or not (dtype.is_floating_point or dtype.is_complex):
+        wide = got.to(reference.dtype)
+        return (~((wide == reference) | (wide.isnan() & reference.isnan()))).double()
+    real = reference.real.dtype if reference.is_complex() else reference.dtype
+    info = torch.finfo(dtype)
+    eps_acc = torch.finfo(tolerance.accumulator or dtype).eps
+    y, ref = got.to(reference.dtype), reference
+    bound = ref.abs().clamp_min(info.smallest_normal) * info.eps + eps_acc * scale
+    error = (y - ref).abs().to(real) / bound
+    same = (y == ref) | (y.isnan() & ref.isnan()) | _both_overflow(y, ref, info)
+    error = torch.where(same, 0.0, error)
+    finite = y.isfinite() & ref.isfinite()
+    return torch.where(same | finite, error, math.inf).nan_to_num(math.inf, math.inf).double()
+
+
+def _both_overflow(y: torch.Tensor, ref: torch.Tensor, info: torch.finfo) -> torch.Tensor:
+    """Elements where the oracle is beyond the dtype's range and the result is at its end."""
+    if ref.is_complex():
+        return torch.zeros_like(ref, dtype=torch.bool)
+    edge = info.max * (1 - info.eps)
+    return ref.isfinite() & (ref.abs() >= edge) & (y.abs() >= edge) & (y.sign() == ref.sign())
+
+
+def _ordered(codes: torch.Tensor) -> torch.Tensor:
+    """Integers in the order of the values that `codes` stand for, one step apart (int64)."""
+    if not codes.dtype.is_floating_point:
+        return codes.to(torch.int64)
+    integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[codes.dtype.itemsize]
+    bits = codes.contiguous().view(integer).to(torch.int64)
+    lowest = -(1 << (8 * codes.dtype.itemsize - 1))
+    return torch.where(bits < 0, lowest - bits, bits)
+
+
+def _scale(expected: Expected) -> torch.Tensor:
+    """The condition scale S; without one, the root mean square of the finite oracle values."""
+    if expected.scale is not None:
+        return expected.scale
+    value = expected.value
+    if not (value.is_floating_point() or value.is_complex()):
+        return torch.zeros((), device=value.device)
+    finite = torch.where(value.isfinite(), value, 0.0)
+    return torch.linalg.vector_norm(finite.reshape(-1)) / math.sqrt(max(value.numel(), 1))
+
+
+def _row_chunks(shape: torch.Size) -> Iterator[tuple[slice | int, ...]]:
+    """Index tuples that cut a tensor into parts of about `_CHUNK` elements, in memory order."""
+    if not shape or math.prod(shape) <= _CHUNK:
+        yield (...,)  # type: ignore[misc]
+        return
+    lead = next(i for i, n in enumerate(shape) if n > 1)
+    per_row = math.prod(shape[lead + 1 :])
+    step = max(1, _CHUNK // per_row)
+    for begin in range(0, shape[lead], step):
+        yield (*([slice(None)] * lead), slice(begin, begin + step))
+
+
+def _unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        position, rest = divmod(position, size)
+        index.append(rest)
+    return tuple(reversed(index))
+
+
+def _text(element: torch.Tensor) -> str:
+    value = element.item()
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

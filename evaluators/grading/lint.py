@@ -1,0 +1,277 @@
+"""Finds what is wrong with an operator's definition: an oracle that cannot be trusted, a tolerance
+that lets wrong kernels pass or keeps right ones out, cases that do not fit.
+
+Runs on any device over small cases (`python -m kernelmark.evaluators.grading.lint ID ...`).
+A definition is sound when the oracle, its second statement and the baseline agree within the
+tolerance, and every mutant is told apart on at least one case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from kernelmark.evaluators.grading.compare import compare
+from kernelmark.operators import calling
+from kernelmark.operators.draws import FILLS, VARIATIONS, Call, draw
+from kernelmark.operators.records import Alias, Case, Expected, Operator
+from kernelmark.operators.registry import SOURCES, get_operator, source_operators
+
+MIN_FULL_CASES = 6
+MIN_MUTANTS = 4
+
+
+def lint(operator: Operator, device: str = "cpu", seeds: Sequence[int] = (1, 2)) -> list[str]:
+    """Everything wrong with `operator`, one line each; empty if it is sound."""
+    problems = list(_form(operator))
+    if problems:
+        return problems
+    cases = operator.tier("small")
+    target = torch.device(device)
+    told_apart: dict[str, bool] = {}
+    for case in cases:
+        for variation in dict.fromkeys(case.draws):
+            for seed in seeds if variation == "base" else seeds[:1]:
+                call = draw(operator, case, variation, _seed(case, seed), target)
+                where = f"{operator.id} {case.name} [{variation}]"
+                problems += [f"{where}: {text}" for text in _agreement(operator, case, call)]
+                _try_mutants(operator, case, call, variation, told_apart)
+    if len(told_apart) < MIN_MUTANTS and operator.kind == "compute":
+        problems.append(f"{operator.id}: {len(told_apart)} mutants apply, {MIN_MUTANTS} needed")
+    problems += [
+        f"{operator.id}: mutant {name!r} cannot be told apart (dominated term or loose tolerance)"
+        for name, seen in told_apart.items()
+        if not seen
+    ]
+    return problems
+
+
+def judge_results(
+    operator: Operator, case: Case, expected: Sequence[Any], results: Sequence[Any]
+) -> str:
+    """The first disagreement between results and the oracle's list, or an empty string."""
+    if len(results) != len(expected):
+        return f"{len(results)} results, the oracle has {len(expected)}"
+    for i, (want, got) in enumerate(zip(expected, results, strict=True)):
+        if isinstance(want, Expected):
+            if not isinstance(got, torch.Tensor):
+                return f"result {i} is {type(got).__name__}, not a tensor"
+            said = compare(want, got.to(want.value.device), operator.tolerance, case.name, "", i)
+            if said.status != "passed":
+                return said.detail or (
+                    f"result {i} {said.worst_index}: {said.got}, expected {said.expected}, "
+                    f"error {said.max_error:.3g} over limit {said.limit:.3g}"
+                )
+        elif isinstance(want, Alias):
+            if (tuple(got.shape), got.stride()) != (want.shape, want.strides):
+                return f"result {i}: shape {tuple(got.shape)} strides {got.stride()}"
+        elif not _same_scalar(want, got):
+            return f"result {i} is {got!r}, expected {want!r}"
+    return ""
+
+
+def _form(operator: Operator) -> Iterator[str]:
+    """Faults that need no computation."""
+    for name in ("family", "description", "baseline_name"):
+        if not getattr(operator, name):
+            yield f"{operator.id}: {name} is empty"
+    if not operator.sources:
+        yield f"{operator.id}: no source is named"
+    if not operator.tolerance.why:
+        yield f"{operator.id}: the tolerance does not say how it was calibrated"
+    names = [case.name for case in operator.cases()]
+    if len(set(names)) != len(names):
+        yield f"{operator.id}: case names repeat"
+    if operator.kind == "compute" and len(operator.tier("full")) < MIN_FULL_CASES:
+        yield f"{operator.id}: fewer than {MIN_FULL_CASES} full cases"
+    if not operator.tier("small"):
+        yield f"{operator.id}: no small case"
+    for case in operator.cases():
+        yield from _case_form(operator, case)
+
+
+def _case_form(operator: Operator, case: Case) -> Iterator[str]:
+    where = f"{operator.id} {case.name}"
+    try:
+        calling.accepts_arguments(operator, case)
+    except ValueError as error:
+        yield str(error)
+    if case.tier == "full" and not case.origin:
+        yield f"{where}: does not say which model its shapes come from"
+    for spec in case.tensors:
+        if spec.fill not in FILLS:
+            yield f"{where}: unknown fill {spec.fill!r}"
+    for variation in case.draws:
+        if variation not in VARIATIONS:
+            yield f"{where}: unknown draw {variation!r}"
+    if operator.cost(case).nbytes < 0 or operator.cost(case).flops < 0:
+        yield f"{where}: negative cost"
+
+
+def _agreement(operator: Operator, case: Case, call: Call) -> Iterator[str]:
+    """Disagreements between oracle, second statement and baseline; moved inputs."""
+    before = call.clone()
+    expected = calling.expected_of(operator, call)
+    if draw_bytes(call) != draw_bytes(before):
+        yield "the oracle changed the judge's inputs"
+    for i, want in enumerate(expected):
+        if isinstance(want, Expected) and want.value.numel() and bool(want.value.isnan().all()):
+            yield f"result {i} of the oracle is all NaN"
+    if operator.tolerance.kind == "distribution":
+        return
+    private = call.clone()
+    second = operator.second(*private.args, **private.kwargs)
+    fault = judge_results(operator, case, expected, _cast(second, expected))
+    if fault:
+        yield f"oracle and second statement differ: {fault}"
+    baseline = calling.results_of(operator.baseline, operator, case, call)
+    fault = judge_results(operator, case, expected, baseline)
+    if fault:
+        yield f"the baseline does not pass (wrong oracle or unreachable tolerance): {fault}"
+
+
+def _try_mutants(
+    operator: Operator, case: Case, call: Call, variation: str, told_apart: dict[str, bool]
+) -> None:
+    """Records for every mutant that applies to this call whether the comparison refused it."""
+    if operator.tolerance.kind == "distribution":
+        return
+    expected = calling.expected_of(operator, call)
+    right = calling.results_of(operator.baseline, operator, case, call)
+    untouched = calling.mutable_tensors(operator, case, call)
+    for mutant in operator.mutants:
+        if told_apart.get(mutant.name):
+            continue
+        results = calling.results_of(mutant.function, operator, case, call)
+        told_apart[mutant.name] = bool(judge_results(operator, case, expected, results))
+    for name, transform in GENERIC_MUTANTS.items():
+        results = transform(right, untouched)
+        if told_apart.get(name) or _identical(right, results):
+            continue
+        told_apart[name] = bool(judge_results(operator, case, expected, results))
+
+
+Transform = Callable[[list[Any], list[torch.Tensor]], list[Any]]
+
+
+def _each(change: Callable[[torch.Tensor], torch.Tensor]) -> Transform:
+    def transform(right: list[Any], untouched: list[torch.Tensor]) -> list[Any]:
+        return [change(r) if isinstance(r, torch.Tensor) else r for r in right]
+
+    return transform
+
+
+def _zero_work(right: list[Any], untouched: list[torch.Tensor]) -> list[Any]:
+    """Nothing is written: mutated arguments keep their values, fresh outputs hold poison."""
+    fresh = len(right) - len(untouched)
+    poisoned = [_poison(r) if isinstance(r, torch.Tensor) else None for r in right[:fresh]]
+    return [*poisoned, *untouched]
+
+
+def _poison(tensor: torch.Tensor) -> torch.Tensor:
+    flat = torch.full((tensor.numel() * tensor.dtype.itemsize,), 0xA5, dtype=torch.uint8)
+    if tensor.dtype == torch.bool:
+        return ~tensor
+    return flat.to(tensor.device).view(tensor.dtype).view(tensor.shape)
+
+
+def _tail_unwritten(tensor: torch.Tensor) -> torch.Tensor:
+    flat = tensor.reshape(-1).clone()
+    keep = flat.numel() - max(1, flat.numel() // 8) if flat.numel() else 0
+    flat[keep:] = _poison(flat[keep:])
+    return flat.view(tensor.shape)
+
+
+def _rolled(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).roll(1).view(tensor.shape)
+
+
+def _lower_precision(tensor: torch.Tensor) -> torch.Tensor:
+    """Rounded to the significand of the next precision down (TF32 and bfloat16 style)."""
+    lower = {torch.float64: torch.float32, torch.float32: torch.float16}
+    if tensor.dtype in lower:
+        return tensor.to(lower[tensor.dtype]).to(tensor.dtype)
+    if tensor.dtype == torch.complex128:
+        return tensor.to(torch.complex64).to(tensor.dtype)
+    if tensor.dtype == torch.complex64:
+        parts = torch.view_as_real(tensor).half().float()
+        return torch.view_as_complex(parts.contiguous())
+    if tensor.dtype in (torch.float16, torch.bfloat16):
+        drop = 3  # significand bits fewer: float16 -> bfloat16, bfloat16 -> float8_e4m3 width
+        fraction, exponent = torch.frexp(tensor.float())
+        bits = (11 if tensor.dtype == torch.float16 else 8) - drop
+        rounded = torch.ldexp((fraction * 2**bits).round() / 2**bits, exponent)
+        return torch.where(tensor.isfinite(), rounded.to(tensor.dtype), tensor)
+    return tensor
+
+
+#: wrong implementations that need no knowledge of the operator
+GENERIC_MUTANTS: dict[str, Transform] = {
+    "zeros": _each(torch.zeros_like),
+    "constant": _each(lambda t: torch.ones_like(t) if t.dtype != torch.bool else ~t),
+    "zero work": _zero_work,
+    "tail unwritten": _each(_tail_unwritten),
+    "shifted by one": _each(_rolled),
+    "one precision lower": _each(_lower_precision),
+}
+
+
+def draw_bytes(call: Call) -> list[bytes]:
+    """Bytes of every tensor of a call."""
+    return [
+        t.detach().cpu().reshape(-1).contiguous().view(torch.uint8).numpy().tobytes()
+        for t in call.tensors()
+    ]
+
+
+def _identical(left: list[Any], right: list[Any]) -> bool:
+    return all(
+        a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
+        if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)
+        else a == b
+        for a, b in zip(left, right, strict=True)
+    )
+
+
+def _cast(values: Sequence[Any], expected: Sequence[Any]) -> list[Any]:
+    """Second statements come in any precision; they are compared in the output's dtype."""
+    return [
+        torch.as_tensor(v).to(e.dtype) if isinstance(e, Expected) else v
+        for v, e in zip(values, expected, strict=False)
+    ]
+
+
+def _same_scalar(want: Any, got: Any) -> bool:
+    return type(want) is type(got) and (want == got or (want != want and got != got))
+
+
+def _seed(case: Case, seed: int) -> int:
+    return zlib.crc32(case.name.encode()) * 1000 + seed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Lints the named operators (``aten::softmax``), sources (``aten``), or everything."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("names", nargs="*", help="operator ids or sources; default: all")
+    parser.add_argument("--device", default="cpu")
+    options = parser.parse_args(argv)
+    operators: list[Operator] = []
+    for name in options.names or SOURCES:
+        operators += source_operators(name).values() if name in SOURCES else [get_operator(name)]
+    faults = 0
+    for operator in operators:
+        problems = lint(operator, options.device)
+        faults += bool(problems)
+        print(f"{operator.id}: {'sound' if not problems else ''}", flush=True)
+        for problem in problems:
+            print(f"  {problem}", flush=True)
+    print(f"{len(operators) - faults} sound, {faults} faulty")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
