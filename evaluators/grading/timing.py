@@ -1,0 +1,501 @@
+"""Device time of calls, measured inside a runner process. Device layer.
+
+One call is measured like this, all on the current stream:
+
+    flush the cache | hold | mark | THE CALL | mark | wait for the device
+
+* The *device trace* (CUPTI through torch's Kineto; ROCm's tracer by the same road) gives each
+  kernel, copy and fill on every stream with its start and end. What was launched between the two
+  marks belongs to the call: the tracer numbers launches in the order in which they are made, so
+  that a kernel is charged to the call that launched it, on whatever stream and however late it runs.
+* A call's device time is its *span*: last end minus first start over all streams. `busy_us` is the
+  time in which at least one activity ran.
+* The *hold* is a kernel that keeps the stream busy while the host queues the call's launches.
+  Without it the gaps between a call's kernels would measure Python, not the device.
+* Flush, hold and marks lie outside the span.
+
+What this cannot do: withstand a candidate that rewrites this process. It runs beside foreign code,
+so every figure made here is a claim. `latch` and `statistics.agreement` check the claim from
+the judge's process.
+
+`EventTimer` is the fallback for back ends without a tracer. It is chosen by name and named in each
+`Block`; nothing here falls back by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+Call = Callable[[], object]
+
+#: int32 words in one cache line of 128 bytes, the largest in use
+LINE_WORDS = 32
+#: activities that one `Flush` puts on the device: two in-place element-wise kernels
+FLUSH_ACTIVITIES = 2
+#: name of the kernel behind `torch.cuda._sleep`: the hold and both marks
+MARK_KERNEL = "spin_kernel"
+#: an activity may seem to overlap its neighbour by this much: the tracer's rounding, and kernels
+#: that are launched to start during the tail of the one before
+SLACK_NS = 2_000
+#: longest hold; a call that takes the host longer shows its gaps, and counts in `Block.unheld`
+MAX_HOLD_US = 5_000.0
+#: activity types of Kineto that are work on the device
+WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+
+CUDA_ERROR_NOT_SUPPORTED = 801
+
+
+class TimingError(RuntimeError):
+    """The measurement is void: the trace is incomplete, or shows what an honest call can't do."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """One kernel, copy or fill on the device. `launch` orders launches within the process."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+    launch: int
+    stream: int = 0
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """Activities of one name over all calls of a block: how many, and their summed durations."""
+
+    name: str
+    count: int
+    total_us: float
+
+
+@dataclass(frozen=True)
+class Block:
+    """Calls measured one after another; crosses to the judge by `records.to_json`.
+
+    The tuples have one entry a call, in the order run. With the clock `events` there is no trace:
+    `busy_us`, `activities` and `kernels` are empty and the counts None.
+    """
+
+    clock: str  #: "cupti", "roctracer" or "events"
+    cold: bool  #: caches flushed before each call; else the same call ran just before
+    device_us: tuple[float, ...]  #: span of each call
+    host_us: tuple[float, ...]  #: host time until each call returned
+    busy_us: tuple[float, ...] = ()
+    activities: tuple[int, ...] = ()
+    kernels: tuple[KernelTime, ...] = ()
+    late: int | None = None  #: activities still running when their call's stream was done
+    early: int | None = None  #: activities that did not wait for the stream that they came from
+    stray: int | None = None  #: activities launched between calls, by nobody that we know
+    unheld: int = 0  #: calls whose launches took the host longer than the hold lasted
+
+
+class Timer(Protocol):
+    """Measures blocks of calls. One recording is open at a time.
+
+    `start` and `stop` cost milliseconds, `block` next to nothing beyond its calls: record all
+    blocks of a case between one `start` and one `stop`.
+    """
+
+    clock: str
+
+    def start(self) -> None:
+        """Opens a recording."""
+        ...
+
+    def block(self, calls: Sequence[Call], *, cold: bool = True) -> None:
+        """Runs each of `calls` once, measured. Exceptions of a call pass through."""
+        ...
+
+    def stop(self) -> tuple[Block, ...]:
+        """Closes the recording: its blocks, in order. Raises TimingError when they are void."""
+        ...
+
+
+def timer_for(device: str, last_level_cache_bytes: int, *, clock: str = "trace") -> Timer:
+    """The timer of a device type. `clock`: "trace" (device trace), or "events" by name only."""
+    flush = Flush(device, last_level_cache_bytes)
+    if clock == "events":
+        return EventTimer(device, flush)
+    if clock == "trace" and device == "cuda":
+        return TraceTimer(flush)
+    raise ValueError(f"no clock {clock!r} on {device!r}; use clock='events'")
+
+
+def measure(calls: Sequence[Call], timer: Timer, *, cold: bool = True) -> Block:
+    """One recording of one block. Rotation over private input sets is in `calls`."""
+    timer.start()
+    try:
+        timer.block(calls, cold=cold)
+    finally:
+        blocks = timer.stop()
+    return blocks[0]
+
+
+def own_share(blocks: Sequence[Block], own: Collection[str]) -> float:
+    """Share of device time, 0 to 1, spent in kernels named in `own` (the candidate's kernels).
+
+    A name counts when it equals one of `own`, or is one with a compiler's suffix (``name.kd``,
+    ``name_0d1d``). Copies, fills and library kernels are the rest. Raises TimingError without a
+    trace.
+    """
+    kernels = [kernel for block in blocks for kernel in block.kernels]
+    total = sum(kernel.total_us for kernel in kernels)
+    if total <= 0:
+        raise TimingError("no kernels in the trace: the share of device time is unknown")
+    return sum(k.total_us for k in kernels if _is_own(k.name, own)) / total
+
+
+def _is_own(name: str, own: Collection[str]) -> bool:
+    if name in own or name.removesuffix(".kd") in own:
+        return True
+    stem, _, suffix = name.rpartition("_")
+    return stem in own and bool(suffix) and suffix.strip("0123456789cde") == ""
+
+
+class Flush:
+    """Evicts what a candidate may have left in the last-level cache.
+
+    Two passes that read and write: a contiguous range of 2 to 3 times the cache, then every
+    2nd to 8th line of a buffer of 4 times the cache. Range, offset and stride are drawn anew each
+    time from the operating system's entropy, so that no fixed set of lines survives. On NVIDIA,
+    lines marked as persisting are first reset to normal. Holds 4 times the cache in memory.
+    """
+
+    def __init__(self, device: str, last_level_cache_bytes: int) -> None:
+        if last_level_cache_bytes <= 0:
+            raise ValueError("the size of the last-level cache is needed to flush it")
+        self.device = device
+        self.cache_lines = max(1, last_level_cache_bytes // (4 * LINE_WORDS))
+        self._rng = np.random.default_rng()
+        self._buffer: torch.Tensor | None = None
+        nvidia = device == "cuda" and torch.version.hip is None
+        self._reset = _persistence_reset() if nvidia else None
+
+    def __call__(self) -> None:
+        """Enqueues the flush on the current stream: `FLUSH_ACTIVITIES` kernels, no waiting."""
+        if self._buffer is None:
+            self._buffer = self._allocate()
+        if self._reset is not None:
+            self._reset()
+        lines = self._draw(2 * self.cache_lines, 3 * self.cache_lines)
+        first = self._draw(0, 4 * self.cache_lines - lines)
+        stride = self._draw(2, 8)
+        salt = self._draw(1, 2**31 - 1)
+        self._buffer[first : first + lines].bitwise_xor_(salt)
+        self._buffer[self._draw(0, stride - 1) :: stride].bitwise_xor_(salt)
+
+    def _allocate(self) -> torch.Tensor:
+        shape = (4 * self.cache_lines, LINE_WORDS)
+        return torch.zeros(shape, dtype=torch.int32, device=self.device)
+
+    def _draw(self, low: int, high: int) -> int:
+        return int(self._rng.integers(low, high, endpoint=True))
+
+
+def _persistence_reset() -> Callable[[], None]:
+    """cuCtxResetPersistingL2Cache (CUDA driver API): persisting lines become normal ones.
+
+    Chips older than Ampere have no persisting lines and answer so; any other error is raised.
+    """
+    reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
+    reset.argtypes, reset.restype = [], ctypes.c_int
+
+    def call() -> None:
+        code = reset()
+        if code not in (0, CUDA_ERROR_NOT_SUPPORTED):
+            raise TimingError(f"cuCtxResetPersistingL2Cache failed with CUDA error {code}")
+
+    return call
+
+
+@dataclass
+class _Run:
+    """What the host knows of a block while it is recorded."""
+
+    cold: bool
+    host_us: list[float]
+
+
+class TraceTimer:
+    """Device time from the device's activity trace: every stream, kernels, copies and fills."""
+
+    def __init__(self, flush: Flush) -> None:
+        if torch.profiler.ProfilerActivity.CUDA not in torch.profiler.supported_activities():
+            raise TimingError("this torch has no device tracer; use the clock 'events' by name")
+        self.clock = "cupti" if torch.version.hip is None else "roctracer"
+        self._flush = flush
+        self._profiler: Any = None
+        self._runs: list[_Run] = []
+        self._cycles_per_us = 0.0
+
+    def start(self) -> None:
+        """Opens a recording. The first in a process also starts the tracer, 0.1 s or more."""
+        if self._profiler is not None:
+            raise RuntimeError("a recording is already open")
+        torch.cuda.synchronize()
+        self._runs = []
+        self._profiler = torch.autograd.profiler.profile(
+            use_device="cuda", use_cpu=False, use_kineto=True
+        )
+        self._profiler.__enter__()
+
+    def block(self, calls: Sequence[Call], *, cold: bool = True) -> None:
+        """Runs and records `calls`, each once; before that some of them untimed, to set the hold.
+
+        Warm: the same call runs twice, the second is recorded. Garbage collection is off.
+        """
+        if self._profiler is None:
+            raise RuntimeError("no recording is open: call start() first")
+        run = _Run(cold, [])
+        hold = self._hold_cycles(calls)
+        with _no_garbage_collection():
+            for call in calls:
+                if cold:
+                    self._flush()
+                else:
+                    call()
+                run.host_us.append(_marked(call, hold))
+        self._runs.append(run)
+
+    def stop(self) -> tuple[Block, ...]:
+        """Closes the recording and splits its trace into blocks."""
+        profiler, self._profiler = self._profiler, None
+        if profiler is None:
+            raise RuntimeError("no recording is open: call start() first")
+        profiler.__exit__(None, None, None)
+        activities = read_activities(profiler.kineto_results.events())
+        counts = [len(run.host_us) for run in self._runs]
+        windows = split(activities, counts)
+        return tuple(
+            summarise(part, clock=self.clock, cold=run.cold, host_us=run.host_us)
+            for run, part in zip(self._runs, windows, strict=True)
+        )
+
+    def _hold_cycles(self, calls: Sequence[Call]) -> int:
+        """Cycles of a hold twice as long as the host needs for the slowest of three calls."""
+        if not self._cycles_per_us:
+            self._cycles_per_us = _spin_rate()
+        slowest = max(_host_us(call) for call in list(calls)[:3])
+        return int(min(2 * slowest + 10, MAX_HOLD_US) * self._cycles_per_us)
+
+
+def _host_us(call: Call) -> float:
+    torch.cuda.synchronize()
+    begin = time.perf_counter_ns()
+    call()
+    elapsed = time.perf_counter_ns() - begin
+    torch.cuda.synchronize()
+    return elapsed / 1e3
+
+
+def _marked(call: Call, hold: int) -> float:
+    """Hold, call, end mark, wait. Returns the host's time in the call, microseconds."""
+    torch.cuda._sleep(hold)
+    begin = time.perf_counter_ns()
+    call()
+    elapsed = time.perf_counter_ns() - begin
+    torch.cuda._sleep(1)
+    torch.cuda.synchronize()
+    return elapsed / 1e3
+
+
+def _spin_rate() -> float:
+    """Cycles that `torch.cuda._sleep` counts in a microsecond, by events, at the present clock."""
+    cycles = 200_000
+    rates = []
+    for _ in range(5):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        torch.cuda._sleep(cycles)
+        end.record()
+        end.synchronize()
+        rates.append(cycles / (begin.elapsed_time(end) * 1e3))
+    return statistics.median(rates)
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def read_activities(events: Sequence[Any]) -> list[Activity]:
+    """Device work among Kineto's raw events (`_KinetoEvent`, torch 2.8 to 2.13), by launch."""
+    found = [
+        Activity(
+            name=event.name(),
+            start_ns=event.start_ns(),
+            end_ns=event.start_ns() + event.duration_ns(),
+            launch=event.correlation_id(),
+            stream=event.device_resource_id(),
+        )
+        for event in events
+        if _is_work(event)
+    ]
+    return sorted(found, key=lambda activity: (activity.launch, activity.start_ns))
+
+
+def _is_work(event: Any) -> bool:
+    if event.device_type() == torch.autograd.DeviceType.CPU:
+        return False
+    if hasattr(event, "activity_type"):  # newer than torch 2.8
+        return event.activity_type() in WORK
+    return not event.is_user_annotation() and not event.name().endswith(" Sync")
+
+
+@dataclass(frozen=True)
+class Window:
+    """One call in the trace: what lay before its hold (flush), the hold, its work, its end mark."""
+
+    before: tuple[Activity, ...]
+    hold: Activity
+    work: tuple[Activity, ...]
+    end: Activity
+
+
+def split(activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Window]]:
+    """Cuts a trace, ordered by launch, at its marks: `counts[i]` calls for block i.
+
+    Raises TimingError unless there are exactly two marks a call: a lost or an extra mark means that
+    nothing in the trace can be attributed.
+    """
+    marks = [i for i, activity in enumerate(activities) if MARK_KERNEL in activity.name]
+    if len(marks) != 2 * sum(counts):
+        raise TimingError(
+            f"the device trace has {len(marks)} marks where {2 * sum(counts)} were made: "
+            "it is incomplete, or something else made marks"
+        )
+    windows, previous = [], -1
+    for hold, end in zip(marks[::2], marks[1::2], strict=True):
+        windows.append(
+            Window(
+                before=tuple(activities[previous + 1 : hold]),
+                hold=activities[hold],
+                work=tuple(activities[hold + 1 : end]),
+                end=activities[end],
+            )
+        )
+        previous = end
+    ends = np.cumsum(counts).tolist()
+    return [windows[e - n : e] for e, n in zip(ends, counts, strict=True)]
+
+
+def summarise(
+    windows: Sequence[Window], *, clock: str, cold: bool, host_us: Sequence[float]
+) -> Block:
+    """The block that `windows` make, one a call. Raises TimingError on a call without activity."""
+    empty = [i for i, window in enumerate(windows) if not window.work]
+    if empty:
+        raise TimingError(f"calls {empty} put no work on the device")
+    holds = [(window.hold.end_ns - window.hold.start_ns) / 1e3 for window in windows]
+    return Block(
+        clock=clock,
+        cold=cold,
+        device_us=tuple(span_us(window.work) for window in windows),
+        host_us=tuple(host_us),
+        busy_us=tuple(busy_us(window.work) for window in windows),
+        activities=tuple(len(window.work) for window in windows),
+        kernels=_totals(windows),
+        late=sum(a.end_ns > w.end.start_ns + SLACK_NS for w in windows for a in w.work),
+        early=sum(a.start_ns < w.hold.end_ns - SLACK_NS for w in windows for a in w.work),
+        # before a block's first hold lie the untimed calls that set the hold
+        stray=sum(len(w.before) - FLUSH_ACTIVITIES for w in windows[1:]) if cold else None,
+        unheld=sum(host > hold for host, hold in zip(host_us, holds, strict=True)),
+    )
+
+
+def span_us(work: Sequence[Activity]) -> float:
+    """Last end minus first start, over all streams."""
+    return (max(a.end_ns for a in work) - min(a.start_ns for a in work)) / 1e3
+
+
+def busy_us(work: Sequence[Activity]) -> float:
+    """Time in which at least one activity ran: the length of the union of their intervals."""
+    total, reached = 0, 0
+    for activity in sorted(work, key=lambda a: a.start_ns):
+        total += max(0, activity.end_ns - max(activity.start_ns, reached))
+        reached = max(reached, activity.end_ns)
+    return total / 1e3
+
+
+def _totals(windows: Sequence[Window]) -> tuple[KernelTime, ...]:
+    durations: dict[str, list[float]] = defaultdict(list)
+    for window in windows:
+        for activity in window.work:
+            durations[activity.name].append((activity.end_ns - activity.start_ns) / 1e3)
+    totals = [KernelTime(name, len(each), sum(each)) for name, each in durations.items()]
+    return tuple(sorted(totals, key=lambda kernel: (-kernel.total_us, kernel.name)))
+
+
+class EventTimer:
+    """Device time between two events on the current stream: the named fallback.
+
+    Blind to other streams, and 2 to 3 microseconds too long (the events themselves). For back ends
+    whose torch offers `Event(enable_timing=True)` but no device trace.
+    """
+
+    clock = "events"
+
+    def __init__(self, device: str, flush: Flush) -> None:
+        self._module = torch.get_device_module(device)
+        self._sleep = getattr(self._module, "_sleep", None)
+        self._flush = flush
+        self._blocks: list[Block] | None = None
+
+    def start(self) -> None:
+        """Opens a recording."""
+        if self._blocks is not None:
+            raise RuntimeError("a recording is already open")
+        self._blocks = []
+
+    def block(self, calls: Sequence[Call], *, cold: bool = True) -> None:
+        """Runs each call between two events, behind a hold where the back end has one."""
+        if self._blocks is None:
+            raise RuntimeError("no recording is open: call start() first")
+        with _no_garbage_collection():
+            samples = [self._one(call, cold) for call in calls]
+        device_us, host_us = zip(*samples, strict=True)
+        self._blocks.append(
+            Block(self.clock, cold, device_us, host_us, unheld=0 if self._sleep else len(calls))
+        )
+
+    def stop(self) -> tuple[Block, ...]:
+        """Closes the recording."""
+        if self._blocks is None:
+            raise RuntimeError("no recording is open: call start() first")
+        blocks, self._blocks = tuple(self._blocks), None
+        return blocks
+
+    def _one(self, call: Call, cold: bool) -> tuple[float, float]:
+        begin, end = (self._module.Event(enable_timing=True) for _ in range(2))
+        if cold:
+            self._flush()
+        else:
+            call()
+        if self._sleep:
+            self._sleep(400_000)
+        begin.record()
+        start = time.perf_counter_ns()
+        call()
+        host_us = (time.perf_counter_ns() - start) / 1e3
+        end.record()
+        self._module.synchronize()
+        return begin.elapsed_time(end) * 1e3, host_us
