@@ -81,6 +81,12 @@ def expected_of(operator: Operator, call: Call) -> Sequence[Any]:
     return operator.oracle(*private.args, **private.kwargs)
 
 
+def baseline_name(operator: Operator, device: torch.device) -> str:
+    """What the baseline is on `device`: its own answer (`name_on`) where it can differ."""
+    name_on = getattr(operator.baseline, "name_on", None)
+    return operator.baseline_name if name_on is None else str(name_on(device))
+
+
 def accepts_arguments(operator: Operator, case: Case) -> None:
     """Raises ValueError if a case's arguments do not fit its signature."""
     bound = bind(operator, case, case.args, case.kwargs)

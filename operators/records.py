@@ -117,7 +117,8 @@ class Expected:
     must return (default: `value`'s own). `scale`: condition scale S, the same operation over
     absolute values, broadcastable to `value`; None takes the rms of `value`. `mask`: True where an
     element is defined (None: everywhere). `strides`: required strides; None accepts any layout
-    that is dense and does not overlap.
+    that is dense and does not overlap. `tolerance` stands in for the operator's where results
+    differ in kind (codes beside their scales).
     """
 
     value: torch.Tensor
@@ -125,6 +126,7 @@ class Expected:
     scale: torch.Tensor | None = None
     mask: torch.Tensor | None = None
     strides: tuple[int, ...] | None = None
+    tolerance: Tolerance | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ class Tolerance:
     Error of an element: ``|y - ref| / (eps_out * |ref| + eps_acc * S)``, in units of rounding; it
     must stay at or below `limit`. `accumulator` names the dtype whose eps is `eps_acc` (None: the
     output's own). `kind` ``exact`` compares bit patterns (NaN equal to NaN, -0 equal to 0);
-    ``codes`` lets `max_mismatch` of the elements be off by one quantisation step; ``distribution``
+    ``codes`` lets `max_mismatch` of the elements (rounded up to whole elements) be off by one
+    quantisation step; ``distribution``
     hands the judgement to `Operator.accepts`. `why` says how the limit was calibrated.
     Source of the formula: condition-scaled forward error (Higham, Accuracy and Stability of
     Numerical Algorithms, chapter 3).

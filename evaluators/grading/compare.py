@@ -36,12 +36,14 @@ def compare(
     if got.dtype != expected.dtype:
         detail = f"dtype {got.dtype}, expected {expected.dtype}"
         return Comparison(case, draw, result, "wrong_dtype", detail=detail)
+    tolerance = expected.tolerance or tolerance
     limit = 1.0 if tolerance.kind == "codes" else tolerance.limit
     if got.numel() == 0:
         return Comparison(case, draw, result, "passed", 0.0, 0.0, 0.0, limit)
     stats, samples, worst = _walk(expected, got, tolerance, limit)
     bad, off, total_error = (float(x) for x in stats)
-    allowed = tolerance.max_mismatch * got.numel() if tolerance.kind == "codes" else math.inf
+    codes = tolerance.kind == "codes"
+    allowed = math.ceil(tolerance.max_mismatch * got.numel()) if codes else math.inf
     failed = bad > 0 or off > allowed
     max_error, position = worst
     index = _unravel(position, want)
