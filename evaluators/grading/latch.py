@@ -16,7 +16,7 @@ over before it began, so a kernel of 2 microseconds shows its 2 microseconds. Tw
 calls, and the difference leaves out the fixed cost (`statistics.per_call_us`). A runner that claims
 less than the device needed is contradicted, whatever it does to its own clocks, tracer or channel.
 
-Queueing also gives the host time per call (`QueueTimes.host_us`). A call that waits for the device
+Queueing also gives the host time per call (what `DeviceLatch.queue` returns). A call that waits for the device
 itself cannot be queued: the runner then never answers, the judge releases after its time limit, and
 the case has no second clock of this kind (`statistics.agreement` says what follows).
 
@@ -73,7 +73,7 @@ class Latch:
         return before
 
     def wait(self, ticket: int, timeout_s: float) -> int:
-        """Spins until the queue is done; the judge's clock then. Raises LatchError past the limit."""
+        """Spins until the queue is done; the judge's clock then. Past the limit: LatchError."""
         limit = time.perf_counter_ns() + int(timeout_s * 1e9)
         while self._done.value != ticket:
             if time.perf_counter_ns() > limit:

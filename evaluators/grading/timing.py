@@ -6,8 +6,8 @@ One call is measured like this, all on the current stream:
 
 * The *device trace* (CUPTI through torch's Kineto; ROCm's tracer by the same road) gives each
   kernel, copy and fill on every stream with its start and end. What was launched between the two
-  marks belongs to the call: the tracer numbers launches in the order in which they are made, so
-  that a kernel is charged to the call that launched it, on whatever stream and however late it runs.
+  marks belongs to the call: the tracer numbers launches in the order in which they are made, so a
+  kernel is charged to the call that launched it, on whatever stream and however late it runs.
 * A call's device time is its *span*: last end minus first start over all streams. `busy_us` is the
   time in which at least one activity ran.
 * The *hold* is a kernel that keeps the stream busy while the host queues the call's launches.
@@ -32,12 +32,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 
 Call = Callable[[], object]
+
+#: cold: caches flushed before each call. warm: the same call ran just before. stream: all calls
+#: queued back to back, no flush, timed as one; what `latch` times from outside
+Mode = Literal["cold", "warm", "stream"]
 
 #: int32 words in one cache line of 128 bytes, the largest in use
 LINE_WORDS = 32
@@ -49,7 +53,7 @@ MARK_KERNEL = "spin_kernel"
 #: that are launched to start during the tail of the one before
 SLACK_NS = 2_000
 #: longest hold; a call that takes the host longer shows its gaps, and counts in `Block.unheld`
-MAX_HOLD_US = 5_000.0
+MAX_HOLD_US = 20_000.0
 #: activity types of Kineto that are work on the device
 WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
@@ -84,14 +88,15 @@ class KernelTime:
 class Block:
     """Calls measured one after another; crosses to the judge by `records.to_json`.
 
-    The tuples have one entry a call, in the order run. With the clock `events` there is no trace:
-    `busy_us`, `activities` and `kernels` are empty and the counts None.
+    The tuples have one entry a call, in the order run; in mode "stream" one entry for all. With
+    the clock `events` there is no trace: `busy_us`, `activities` and `kernels` are empty and the
+    counts None.
     """
 
     clock: str  #: "cupti", "roctracer" or "events"
-    cold: bool  #: caches flushed before each call; else the same call ran just before
-    device_us: tuple[float, ...]  #: span of each call
-    host_us: tuple[float, ...]  #: host time until each call returned
+    mode: Mode
+    device_us: tuple[float, ...]  #: span of each call; stream: span of all over their number
+    host_us: tuple[float, ...]  #: host time until each call returned; stream: likewise the mean
     busy_us: tuple[float, ...] = ()
     activities: tuple[int, ...] = ()
     kernels: tuple[KernelTime, ...] = ()
@@ -110,11 +115,14 @@ class Timer(Protocol):
 
     clock: str
 
-    def start(self) -> None:
-        """Opens a recording."""
+    def start(self, warmup: Sequence[Call]) -> None:
+        """Runs `warmup` untimed, which also shows how long a hold must be; opens a recording.
+
+        At least two calls, on inputs of their own: what is timed later must not have been seen.
+        """
         ...
 
-    def block(self, calls: Sequence[Call], *, cold: bool = True) -> None:
+    def block(self, calls: Sequence[Call], mode: Mode = "cold") -> None:
         """Runs each of `calls` once, measured. Exceptions of a call pass through."""
         ...
 
@@ -133,11 +141,13 @@ def timer_for(device: str, last_level_cache_bytes: int, *, clock: str = "trace")
     raise ValueError(f"no clock {clock!r} on {device!r}; use clock='events'")
 
 
-def measure(calls: Sequence[Call], timer: Timer, *, cold: bool = True) -> Block:
+def measure(
+    calls: Sequence[Call], timer: Timer, warmup: Sequence[Call], mode: Mode = "cold"
+) -> Block:
     """One recording of one block. Rotation over private input sets is in `calls`."""
-    timer.start()
+    timer.start(warmup)
     try:
-        timer.block(calls, cold=cold)
+        timer.block(calls, mode)
     finally:
         blocks = timer.stop()
     return blocks[0]
@@ -171,6 +181,10 @@ class Flush:
     2nd to 8th line of a buffer of 4 times the cache. Range, offset and stride are drawn anew each
     time from the operating system's entropy, so that no fixed set of lines survives. On NVIDIA,
     lines marked as persisting are first reset to normal. Holds 4 times the cache in memory.
+
+    Both passes write, on purpose: the cache is left full of lines that are yet to be written back,
+    so a call pays for as many write-backs as it makes, as it would in a longer program. After a
+    flush that only reads, a call's results could stay in the cache beyond its end, unpaid.
     """
 
     def __init__(self, device: str, last_level_cache_bytes: int) -> None:
@@ -222,9 +236,10 @@ def _persistence_reset() -> Callable[[], None]:
 
 @dataclass
 class _Run:
-    """What the host knows of a block while it is recorded."""
+    """What the host knows of a block while it is recorded: one host time a window of the trace."""
 
-    cold: bool
+    mode: Mode
+    calls: int
     host_us: list[float]
 
 
@@ -232,83 +247,95 @@ class TraceTimer:
     """Device time from the device's activity trace: every stream, kernels, copies and fills."""
 
     def __init__(self, flush: Flush) -> None:
-        if torch.profiler.ProfilerActivity.CUDA not in torch.profiler.supported_activities():
+        if torch.profiler.ProfilerActivity.CUDA not in torch._C._autograd._supported_activities():
             raise TimingError("this torch has no device tracer; use the clock 'events' by name")
         self.clock = "cupti" if torch.version.hip is None else "roctracer"
         self._flush = flush
         self._profiler: Any = None
         self._runs: list[_Run] = []
         self._cycles_per_us = 0.0
+        self._hold_us = 0.0
 
-    def start(self) -> None:
+    def start(self, warmup: Sequence[Call]) -> None:
         """Opens a recording. The first in a process also starts the tracer, 0.1 s or more."""
         if self._profiler is not None:
             raise RuntimeError("a recording is already open")
-        torch.cuda.synchronize()
+        self._hold_us = 2 * _host_us(warmup) + 10
+        self._cycles_per_us = _spin_rate()
         self._runs = []
         self._profiler = torch.autograd.profiler.profile(
             use_device="cuda", use_cpu=False, use_kineto=True
         )
         self._profiler.__enter__()
 
-    def block(self, calls: Sequence[Call], *, cold: bool = True) -> None:
-        """Runs and records `calls`, each once; before that some of them untimed, to set the hold.
+    def block(self, calls: Sequence[Call], mode: Mode = "cold") -> None:
+        """Runs and records `calls`.
 
-        Warm: the same call runs twice, the second is recorded. Garbage collection is off.
+        Garbage collection is off. "stream" takes at most `latch.QUEUE_LIMIT` launches.
         """
         if self._profiler is None:
-            raise RuntimeError("no recording is open: call start() first")
-        run = _Run(cold, [])
-        hold = self._hold_cycles(calls)
+            raise RuntimeError("no recording is open: call start first")
+        run = _Run(mode, len(calls), [])
         with _no_garbage_collection():
-            for call in calls:
-                if cold:
+            if mode == "stream":
+                run.host_us.append(self._marked(_all(calls), self._hold_us * len(calls)))
+            for call in calls if mode != "stream" else ():
+                if mode == "cold":
                     self._flush()
                 else:
                     call()
-                run.host_us.append(_marked(call, hold))
+                run.host_us.append(self._marked(call, self._hold_us))
         self._runs.append(run)
 
     def stop(self) -> tuple[Block, ...]:
         """Closes the recording and splits its trace into blocks."""
         profiler, self._profiler = self._profiler, None
         if profiler is None:
-            raise RuntimeError("no recording is open: call start() first")
+            raise RuntimeError("no recording is open: call start first")
         profiler.__exit__(None, None, None)
         activities = read_activities(profiler.kineto_results.events())
-        counts = [len(run.host_us) for run in self._runs]
-        windows = split(activities, counts)
+        parts = split(activities, [len(run.host_us) for run in self._runs])
         return tuple(
-            summarise(part, clock=self.clock, cold=run.cold, host_us=run.host_us)
-            for run, part in zip(self._runs, windows, strict=True)
+            summarise(part, self.clock, run.mode, run.host_us, run.calls)
+            for run, part in zip(self._runs, parts, strict=True)
         )
 
-    def _hold_cycles(self, calls: Sequence[Call]) -> int:
-        """Cycles of a hold twice as long as the host needs for the slowest of three calls."""
-        if not self._cycles_per_us:
-            self._cycles_per_us = _spin_rate()
-        slowest = max(_host_us(call) for call in list(calls)[:3])
-        return int(min(2 * slowest + 10, MAX_HOLD_US) * self._cycles_per_us)
+    def _marked(self, call: Call, hold_us: float) -> float:
+        """Hold, call, end mark, wait. Returns the host's time in the call, microseconds."""
+        _spin(int(min(hold_us, MAX_HOLD_US) * self._cycles_per_us))
+        begin = time.perf_counter_ns()
+        call()
+        elapsed = time.perf_counter_ns() - begin
+        _spin(1)
+        torch.cuda.synchronize()
+        return elapsed / 1e3
 
 
-def _host_us(call: Call) -> float:
+def _all(calls: Sequence[Call]) -> Call:
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+def _host_us(warmup: Sequence[Call]) -> float:
+    """Median host time of a call until it returns; the first, which may compile, left out."""
+    if len(warmup) < 2:
+        raise ValueError("two calls at least are needed to warm up")
+    times = []
+    for call in warmup:
+        torch.cuda.synchronize()
+        begin = time.perf_counter_ns()
+        call()
+        times.append((time.perf_counter_ns() - begin) / 1e3)
     torch.cuda.synchronize()
-    begin = time.perf_counter_ns()
-    call()
-    elapsed = time.perf_counter_ns() - begin
-    torch.cuda.synchronize()
-    return elapsed / 1e3
+    return statistics.median(times[1:])
 
 
-def _marked(call: Call, hold: int) -> float:
-    """Hold, call, end mark, wait. Returns the host's time in the call, microseconds."""
-    torch.cuda._sleep(hold)
-    begin = time.perf_counter_ns()
-    call()
-    elapsed = time.perf_counter_ns() - begin
-    torch.cuda._sleep(1)
-    torch.cuda.synchronize()
-    return elapsed / 1e3
+def _spin(cycles: int) -> None:
+    """Keeps the current stream busy for some cycles of the SM clock, at least."""
+    torch.cuda._sleep(cycles)  # type: ignore[no-untyped-call]
 
 
 def _spin_rate() -> float:
@@ -316,13 +343,18 @@ def _spin_rate() -> float:
     cycles = 200_000
     rates = []
     for _ in range(5):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = _events(torch.cuda)
         begin.record()
-        torch.cuda._sleep(cycles)
+        _spin(cycles)
         end.record()
         end.synchronize()
         rates.append(cycles / (begin.elapsed_time(end) * 1e3))
     return statistics.median(rates)
+
+
+def _events(module: Any) -> tuple[Any, Any]:
+    """Two events of a device module (`torch.cuda`, ...) that take the time."""
+    return module.Event(enable_timing=True), module.Event(enable_timing=True)
 
 
 @contextlib.contextmanager
@@ -354,7 +386,7 @@ def read_activities(events: Sequence[Any]) -> list[Activity]:
 
 
 def _is_work(event: Any) -> bool:
-    if event.device_type() == torch.autograd.DeviceType.CPU:
+    if event.device_type() == torch._C._autograd.DeviceType.CPU:
         return False
     if hasattr(event, "activity_type"):  # newer than torch 2.8
         return event.activity_type() in WORK
@@ -399,25 +431,26 @@ def split(activities: Sequence[Activity], counts: Sequence[int]) -> list[list[Wi
 
 
 def summarise(
-    windows: Sequence[Window], *, clock: str, cold: bool, host_us: Sequence[float]
+    windows: Sequence[Window], clock: str, mode: Mode, host_us: Sequence[float], calls: int
 ) -> Block:
-    """The block that `windows` make, one a call. Raises TimingError on a call without activity."""
+    """The block that `windows` make. Raises TimingError on a window without activity."""
     empty = [i for i, window in enumerate(windows) if not window.work]
     if empty:
         raise TimingError(f"calls {empty} put no work on the device")
     holds = [(window.hold.end_ns - window.hold.start_ns) / 1e3 for window in windows]
+    each = calls / len(windows)  # calls in a window: 1, or all of a stream
     return Block(
         clock=clock,
-        cold=cold,
-        device_us=tuple(span_us(window.work) for window in windows),
-        host_us=tuple(host_us),
-        busy_us=tuple(busy_us(window.work) for window in windows),
+        mode=mode,
+        device_us=tuple(span_us(window.work) / each for window in windows),
+        host_us=tuple(host / each for host in host_us),
+        busy_us=tuple(busy_us(window.work) / each for window in windows),
         activities=tuple(len(window.work) for window in windows),
         kernels=_totals(windows),
         late=sum(a.end_ns > w.end.start_ns + SLACK_NS for w in windows for a in w.work),
         early=sum(a.start_ns < w.hold.end_ns - SLACK_NS for w in windows for a in w.work),
-        # before a block's first hold lie the untimed calls that set the hold
-        stray=sum(len(w.before) - FLUSH_ACTIVITIES for w in windows[1:]) if cold else None,
+        # before a block's first hold lies what the caller did to prepare it
+        stray=sum(len(w.before) - FLUSH_ACTIVITIES for w in windows[1:]) if mode == "cold" else 0,
         unheld=sum(host > hold for host, hold in zip(host_us, holds, strict=True)),
     )
 
@@ -460,32 +493,37 @@ class EventTimer:
         self._flush = flush
         self._blocks: list[Block] | None = None
 
-    def start(self) -> None:
-        """Opens a recording."""
+    def start(self, warmup: Sequence[Call]) -> None:
+        """Runs `warmup`, opens a recording."""
         if self._blocks is not None:
             raise RuntimeError("a recording is already open")
+        for call in warmup:
+            call()
+        self._module.synchronize()
         self._blocks = []
 
-    def block(self, calls: Sequence[Call], *, cold: bool = True) -> None:
+    def block(self, calls: Sequence[Call], mode: Mode = "cold") -> None:
         """Runs each call between two events, behind a hold where the back end has one."""
         if self._blocks is None:
-            raise RuntimeError("no recording is open: call start() first")
+            raise RuntimeError("no recording is open: call start first")
+        if mode == "stream":
+            raise ValueError("the clock 'events' has no mode 'stream'")
         with _no_garbage_collection():
-            samples = [self._one(call, cold) for call in calls]
+            samples = [self._one(call, mode == "cold") for call in calls]
         device_us, host_us = zip(*samples, strict=True)
         self._blocks.append(
-            Block(self.clock, cold, device_us, host_us, unheld=0 if self._sleep else len(calls))
+            Block(self.clock, mode, device_us, host_us, unheld=0 if self._sleep else len(calls))
         )
 
     def stop(self) -> tuple[Block, ...]:
         """Closes the recording."""
         if self._blocks is None:
-            raise RuntimeError("no recording is open: call start() first")
+            raise RuntimeError("no recording is open: call start first")
         blocks, self._blocks = tuple(self._blocks), None
         return blocks
 
     def _one(self, call: Call, cold: bool) -> tuple[float, float]:
-        begin, end = (self._module.Event(enable_timing=True) for _ in range(2))
+        begin, end = _events(self._module)
         if cold:
             self._flush()
         else:
