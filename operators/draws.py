@@ -225,6 +225,7 @@ FILLS: dict[str, Fill] = {
     "bool": _bool,  # fair coin
     "zeros": _constant(0.0),
     "ones": _constant(1.0),
+    "nan": _constant(float("nan")),  # memory that must not be read
 }
 #: fills that have a meaning only over the view's own elements, not over its storage
 _WHOLE = {"permutation"}
