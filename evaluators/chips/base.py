@@ -1,7 +1,8 @@
-"""What a chip adapter is: one file in this folder, one `CHIP` in it.
+"""What a chip adapter is: one file in this folder, with one `CHIP` (or several `CHIPS`) in it.
 
 Adapters are found by folder and, for out-of-tree vendors, by the entry point group
-``kernelmark.chips``. Importing one probes nothing; `detect` does. Device layer.
+``kernelmark.chips`` (`registry`). Importing one probes nothing and imports neither torch nor
+triton; `detect` does. Device layer.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from typing import Any, Protocol
 
 from kernelmark.evaluators.grading.records import Attestation
 
+NEVER = "never run on hardware"
+
 
 @dataclass(frozen=True)
 class Peaks:
-    """Spec-sheet ceilings of one SKU, dense, with their source and date.
+    """Spec-sheet ceilings of one SKU, dense (no structured sparsity), with their source and date.
 
-    `flops_per_s` by dtype name (``float16``, ``tf32``, ...).
+    `flops_per_s` by dtype name (``float16``, ``tf32``, ``int8``, ...); multiply and add count two.
     """
 
     bytes_per_s: float
@@ -33,6 +36,23 @@ class Detection:
     why: str
     sku: str = ""
     count: int = 0
+    driver: str = ""  #: version of the vendor's driver or runtime, where it is told
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Device memory of one accelerator, as the runtime tells it."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether an accelerator computes at all. `why` is one line for a person."""
+
+    ok: bool
+    why: str
 
 
 class Chip(Protocol):
@@ -42,9 +62,12 @@ class Chip(Protocol):
     vendor: str
     device: str
     attests: Attestation
-    verified_on: str  #: last hardware it was verified on, or "never run on hardware"
+    verified_on: str  #: last hardware it was verified on, or `NEVER`
     notes: str  #: toolchain notes that go into prompts
-    dtypes: frozenset[str]
+    dtypes: frozenset[str]  #: torch dtype names (``bfloat16``) that kernels can use
+    plugin: str  #: module to import after torch (``torch_npu``); empty where torch has the device
+    visible_variable: str  #: environment variable that selects accelerators; empty: none
+    profiler: str  #: source of a device trace (``cupti``); empty where there is none
 
     def detect(self) -> Detection:
         """Looks for the hardware and the software it needs; never raises."""
@@ -66,6 +89,35 @@ class Chip(Protocol):
         """Ceilings of a SKU; None where they are not known."""
         ...
 
+    def flush_bytes(self, sku: str) -> int:
+        """Bytes to write for a cold last-level cache: at least twice its size; 0 without one."""
+        ...
+
+    def memory(self, index: int = 0) -> Memory | None:
+        """Free and total device memory of one accelerator; None where the runtime tells none."""
+        ...
+
+    def health(self, index: int = 0) -> Health:
+        """Computes something small whose answer is known; never raises."""
+        ...
+
+    def unsupported(self, dtypes: tuple[str, ...]) -> str:
+        """Why a case of these dtypes cannot run here; empty where it can."""
+        ...
+
     def timer(self) -> Any | None:
         """A timer (`evaluators.grading.timing`), or None where speed is never measured."""
         ...
+
+
+def missing_dtypes(chip: str, supported: frozenset[str], dtypes: tuple[str, ...]) -> str:
+    """The one sentence about dtypes that a chip lacks; empty where none is lacking."""
+    lacking = sorted(set(dtypes) - supported)
+    return f"{chip} has no {', '.join(lacking)}" if lacking else ""
+
+
+#: what Triton knows on every GPU back end; adapters add the 8-bit floats that theirs converts
+COMMON_DTYPES = frozenset(
+    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool"
+    " complex64 complex128".split()
+)
