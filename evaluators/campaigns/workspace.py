@@ -1,0 +1,75 @@
+"""What a method works in: its folder, its model, its judge; and the memory that makes it resumable.
+
+Every answer is on disk before the method sees it. A run that was killed calls the method again from
+the start; questions that have been asked before are answered from here, for nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from kernelmark.benchmark.errors import UserError
+from kernelmark.evaluators.campaigns.files import read_json, write_json
+from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
+from kernelmark.evaluators.methods.base import Message, MethodError, Reply
+
+
+class ModelAccess(Protocol):
+    """A model, reached through the gateway."""
+
+    def complete(
+        self, operator: str, attempt: int, messages: Sequence[Message], parameters: dict[str, Any]
+    ) -> Reply:
+        """One request for one attempt. Raises `MethodError`."""
+        ...
+
+
+class CampaignWorkspace:
+    """The `Workspace` that campaigns give to methods. Used by one thread."""
+
+    def __init__(
+        self,
+        root: Path,
+        operator: str,
+        verify: Callable[[Candidate], Verdict],
+        model: ModelAccess | None,
+    ) -> None:
+        self.root = root
+        self.attempt = 1  #: number of the attempt being worked on
+        self._operator = operator
+        self._verify = verify
+        self._model = model
+        self._asked = 0
+
+    def complete(self, messages: Sequence[Message], **parameters: Any) -> Reply:
+        """Asks the run's model, or answers from memory."""
+        if self._model is None:
+            raise MethodError("the run has no model (--model)")
+        self._asked += 1
+        path = self.root / "replies" / f"{self._asked:04d}.json"
+        question = _digest(messages, parameters)
+        if path.exists():
+            return _remembered(path, question)
+        reply = self._model.complete(self._operator, self.attempt, messages, parameters)
+        write_json(path, {"question": question, "reply": to_json(reply)})
+        return reply
+
+    def verify(self, candidate: Candidate) -> Verdict:
+        """Asks the judge, or answers with the verdict that the run already holds."""
+        return self._verify(candidate)
+
+
+def _remembered(path: Path, question: str) -> Reply:
+    stored = read_json(path)
+    if stored["question"] != question:
+        raise UserError(f"{path}: the method asks another question than before; start a new run")
+    return from_json(Reply, stored["reply"])
+
+
+def _digest(messages: Sequence[Message], parameters: dict[str, Any]) -> str:
+    text = json.dumps([list(messages), parameters], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
