@@ -37,7 +37,7 @@ def compare(
         detail = f"dtype {got.dtype}, expected {expected.dtype}"
         return Comparison(case, draw, result, "wrong_dtype", detail=detail)
     tolerance = expected.tolerance or tolerance
-    limit = 1.0 if tolerance.kind == "codes" else tolerance.limit
+    limit = _limit(expected.dtype, tolerance)
     if got.numel() == 0:
         return Comparison(case, draw, result, "passed", 0.0, 0.0, 0.0, limit)
     stats, samples, worst = _walk(expected, got, tolerance, limit)
@@ -62,6 +62,14 @@ def compare(
         got=_text(got[index]),
         expected=_text(expected.value[index]),
     )
+
+
+def _limit(dtype: torch.dtype, tolerance: Tolerance) -> float:
+    """The error from which an element is wrong; integers and bools allow none."""
+    if tolerance.kind == "codes":
+        return 1.0
+    rounded = dtype.is_floating_point or dtype.is_complex
+    return tolerance.limit if rounded and tolerance.kind != "exact" else 0.0
 
 
 def _walk(
