@@ -7,6 +7,7 @@ Conversions saturate, round to nearest, ties to even, and keep the sign of zero.
 from __future__ import annotations
 
 import torch
+
 from kernelmark.operators.records import Expected, Tolerance
 
 #: what a cache dtype of vLLM means for the bytes of a cache

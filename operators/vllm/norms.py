@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from kernelmark.operators.building import FLOATS, dtype_name, expect, spec, wide
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp

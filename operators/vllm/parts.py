@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Operator, TensorSpec, parse_signature
 

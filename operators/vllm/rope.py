@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from kernelmark.operators.building import FLOATS, dtype_name, spec, wide
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import (
@@ -23,7 +24,6 @@ from kernelmark.operators.records import (
     Tolerance,
 )
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.parts import moved
 
 _SIGNATURE = (
     "rotary_embedding(positions: Tensor, query: Tensor!, key: Tensor!?, head_size: int, "
