@@ -16,9 +16,9 @@ over before it began, so a kernel of 2 microseconds shows its 2 microseconds. Tw
 calls, and the difference leaves out the fixed cost (`statistics.per_call_us`). A runner that claims
 less than the device needed is contradicted, whatever it does to its own clocks, tracer or channel.
 
-Queueing also gives the host time per call (what `DeviceLatch.queue` returns). A call that waits for the device
-itself cannot be queued: the runner then never answers, the judge releases after its time limit, and
-the case has no second clock of this kind (`statistics.agreement` says what follows).
+Queueing also gives the host time per call (what `DeviceLatch.queue` returns). A call that waits for
+the device itself cannot be queued: the runner then never answers, the judge releases after its time
+limit, and the case has no second clock of this kind (`statistics.agreement` says what follows).
 
 Linux and CUDA (driver API `cuStreamWaitValue32`, `cuStreamWriteValue32`, CUDA 12 and newer).
 """

@@ -52,7 +52,7 @@ MARK_KERNEL = "spin_kernel"
 #: an activity may seem to overlap its neighbour by this much: the tracer's rounding, and kernels
 #: that are launched to start during the tail of the one before
 SLACK_NS = 2_000
-#: longest hold; a call that takes the host longer shows its gaps, and counts in `Block.unheld`
+#: longest hold; a call that takes the host longer may show its gaps, see `Block.unheld`
 MAX_HOLD_US = 20_000.0
 #: activity types of Kineto that are work on the device
 WORK = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
@@ -66,13 +66,17 @@ class TimingError(RuntimeError):
 
 @dataclass(frozen=True)
 class Activity:
-    """One kernel, copy or fill on the device. `launch` orders launches within the process."""
+    """One kernel, copy or fill on the device. `launch` orders launches within the process.
+
+    `launched_ns` is when the host began to launch it, on the same clock; None: not in the trace.
+    """
 
     name: str
     start_ns: int
     end_ns: int
     launch: int
     stream: int = 0
+    launched_ns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,7 @@ class Block:
     late: int | None = None  #: activities still running when their call's stream was done
     early: int | None = None  #: activities that did not wait for the stream that they came from
     stray: int | None = None  #: activities launched between calls, by nobody that we know
-    unheld: int = 0  #: calls whose launches took the host longer than the hold lasted
+    unheld: int | None = None  #: calls whose span may hold gaps that the host made, not the device
 
 
 class Timer(Protocol):
@@ -177,14 +181,15 @@ def _is_own(name: str, own: Collection[str]) -> bool:
 class Flush:
     """Evicts what a candidate may have left in the last-level cache.
 
-    Two passes that read and write: a contiguous range of 2 to 3 times the cache, then every
-    2nd to 8th line of a buffer of 4 times the cache. Range, offset and stride are drawn anew each
-    time from the operating system's entropy, so that no fixed set of lines survives. On NVIDIA,
-    lines marked as persisting are first reset to normal. Holds 4 times the cache in memory.
+    Two passes that read and write: every 2nd to 8th line of a buffer of 4 times the cache, then a
+    contiguous range of 2 to 3 times the cache. Range, offset and stride are drawn anew each time
+    from the operating system's entropy, so that no fixed set of lines survives. On NVIDIA, lines
+    marked as persisting are first reset to normal. Holds 4 times the cache in memory.
 
     Both passes write, on purpose: the cache is left full of lines that are yet to be written back,
     so a call pays for as many write-backs as it makes, as it would in a longer program. After a
-    flush that only reads, a call's results could stay in the cache beyond its end, unpaid.
+    flush that only reads, a call's results could stay in the cache beyond its end, unpaid. The
+    contiguous pass comes last, so that every call finds the same kind of lines to write back.
     """
 
     def __init__(self, device: str, last_level_cache_bytes: int) -> None:
@@ -207,8 +212,8 @@ class Flush:
         first = self._draw(0, 4 * self.cache_lines - lines)
         stride = self._draw(2, 8)
         salt = self._draw(1, 2**31 - 1)
-        self._buffer[first : first + lines].bitwise_xor_(salt)
         self._buffer[self._draw(0, stride - 1) :: stride].bitwise_xor_(salt)
+        self._buffer[first : first + lines].bitwise_xor_(salt)
 
     def _allocate(self) -> torch.Tensor:
         shape = (4 * self.cache_lines, LINE_WORDS)
@@ -360,8 +365,7 @@ def _events(module: Any) -> tuple[Any, Any]:
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
     enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
+    gc.disable()  # without a collection first: with torch loaded, one takes 40 ms
     try:
         yield
     finally:
@@ -371,6 +375,7 @@ def _no_garbage_collection() -> Iterator[None]:
 
 def read_activities(events: Sequence[Any]) -> list[Activity]:
     """Device work among Kineto's raw events (`_KinetoEvent`, torch 2.8 to 2.13), by launch."""
+    launched = {e.correlation_id(): e.start_ns() for e in events if _is_on_host(e)}
     found = [
         Activity(
             name=event.name(),
@@ -378,6 +383,7 @@ def read_activities(events: Sequence[Any]) -> list[Activity]:
             end_ns=event.start_ns() + event.duration_ns(),
             launch=event.correlation_id(),
             stream=event.device_resource_id(),
+            launched_ns=launched.get(event.correlation_id()),
         )
         for event in events
         if _is_work(event)
@@ -385,8 +391,12 @@ def read_activities(events: Sequence[Any]) -> list[Activity]:
     return sorted(found, key=lambda activity: (activity.launch, activity.start_ns))
 
 
+def _is_on_host(event: Any) -> bool:
+    return bool(event.device_type() == torch._C._autograd.DeviceType.CPU)
+
+
 def _is_work(event: Any) -> bool:
-    if event.device_type() == torch._C._autograd.DeviceType.CPU:
+    if _is_on_host(event):
         return False
     if hasattr(event, "activity_type"):  # newer than torch 2.8
         return event.activity_type() in WORK
@@ -437,7 +447,6 @@ def summarise(
     empty = [i for i, window in enumerate(windows) if not window.work]
     if empty:
         raise TimingError(f"calls {empty} put no work on the device")
-    holds = [(window.hold.end_ns - window.hold.start_ns) / 1e3 for window in windows]
     each = calls / len(windows)  # calls in a window: 1, or all of a stream
     return Block(
         clock=clock,
@@ -451,8 +460,17 @@ def summarise(
         early=sum(a.start_ns < w.hold.end_ns - SLACK_NS for w in windows for a in w.work),
         # before a block's first hold lies what the caller did to prepare it
         stray=sum(len(w.before) - FLUSH_ACTIVITIES for w in windows[1:]) if mode == "cold" else 0,
-        unheld=sum(host > hold for host, hold in zip(host_us, holds, strict=True)),
+        unheld=sum(_is_unheld(window) for window in windows),
     )
+
+
+def _is_unheld(window: Window) -> bool:
+    """Whether the host was still launching when the hold ended, so that a gap may be the host's.
+
+    The first activity's launch opens no gap. A launch that is not in the trace counts as late.
+    """
+    rest = sorted(window.work, key=lambda a: a.start_ns)[1:]
+    return any(a.launched_ns is None or a.launched_ns > window.hold.end_ns for a in rest)
 
 
 def span_us(work: Sequence[Activity]) -> float:
@@ -511,9 +529,7 @@ class EventTimer:
         with _no_garbage_collection():
             samples = [self._one(call, mode == "cold") for call in calls]
         device_us, host_us = zip(*samples, strict=True)
-        self._blocks.append(
-            Block(self.clock, mode, device_us, host_us, unheld=0 if self._sleep else len(calls))
-        )
+        self._blocks.append(Block(self.clock, mode, device_us, host_us))
 
     def stop(self) -> tuple[Block, ...]:
         """Closes the recording."""
