@@ -1,4 +1,4 @@
-"""cuBLAS general matrix products: C = alpha op(A) op(B) + beta C, plain, strided and pointer batches.
+"""cuBLAS general matrix products, C = alpha op(A) op(B) + beta C: plain and batched.
 
 Second statement: BLAS gemm through SciPy, in double precision.
 """
@@ -23,7 +23,16 @@ from kernelmark.operators.cublas.layout import (
     strided,
     transposed,
 )
-from kernelmark.operators.cublas.routines import Args, Values, numbers, replaced, routine
+from kernelmark.operators.cublas.routines import (
+    Args,
+    Values,
+    halving,
+    number,
+    numbers,
+    routine,
+    scalars,
+    setting,
+)
 from kernelmark.operators.records import Case, Cost, Operator
 
 #: (m, n, k, op(A), op(B), batch, origin): batch 1 for plain products
@@ -111,13 +120,13 @@ def _second_strided(*args: Any) -> list[Any]:
     import numpy as np
 
     ta, tb, _, _, k, alpha, a, _, _, b, _, _, beta, c, _, _, _ = numbers(args)
-    members = [_blas(ta, tb, k, alpha, *abc, beta, z) for *abc, z in zip(a, b, c, strict=True)]
+    members = [_blas(ta, tb, k, alpha, x, y, beta, z) for x, y, z in zip(a, b, c, strict=True)]
     return [np.stack(members)]
 
 
 def _second_pointers(*args: Any) -> list[Any]:
     ta, tb, _, _, k, alpha, a, _, b, _, beta, c, _, _ = numbers(args)
-    return [_blas(ta, tb, k, alpha, *abc, beta, z) for *abc, z in zip(a, b, c, strict=True)]
+    return [_blas(ta, tb, k, alpha, x, y, beta, z) for x, y, z in zip(a, b, c, strict=True)]
 
 
 def _second_ex(*args: Any) -> list[Any]:
@@ -128,9 +137,9 @@ def _second_ex(*args: Any) -> list[Any]:
 Problem = tuple[int, int, int, int, int, Any, Any, int, bool]
 
 
-def _small(letter: str, batched: bool) -> list[tuple[str, Problem, int]]:
-    """(name, (m, n, k, ta, tb, alpha, beta, padding, NaN in C), batch) that the interpreter can do."""
-    full, some = (0.75 - 0.5j, -0.25 + 1.5j) if letter in "CZ" else (0.75, -1.5)
+def _small(letter: str) -> list[tuple[str, Problem, int]]:
+    """(name, (m, n, k, ta, tb, alpha, beta, padding, NaN in C), batch): small ones."""
+    full, some = scalars(letter)
     rows: list[tuple[str, Problem, int]] = [
         ("one", (1, 1, 1, OP_N, OP_N, 1.0, 0.0, 0, False), 2),
         ("square-nn", (16, 16, 16, OP_N, OP_N, full, some, 0, False), 1),
@@ -162,10 +171,6 @@ def _ld(spec: Any) -> int:
     return spec.strides[1]
 
 
-def _number(value: Any, letter: str) -> Any:
-    return complex(value) if letter in "CZ" else float(value)
-
-
 def _case(
     form: str, letter: str, name: str, problem: Problem, batch: int, types: Any = None, **more: Any
 ) -> Case:
@@ -175,8 +180,8 @@ def _case(
     in_type, out_type = types or (dtype, dtype)
     a, b, _ = _operands(problem, in_type)
     c = _operands(problem, out_type)[2]
-    head = (ta, tb, m, n, k, _number(alpha, letter))
-    second = _number(beta, letter)
+    head = (ta, tb, m, n, k, number(alpha, letter))
+    second = number(beta, letter)
     if form == "plain":
         args: Args = (*head, a, _ld(a), b, _ld(b), second, c, _ld(c))
     elif form == "ex":
@@ -195,13 +200,10 @@ def _case(
 @functools.cache
 def _cases(form: str, letter: str) -> Sequence[Case]:
     batched = form in ("strided", "pointers")
-    cases = [
-        _case(form, letter, name, problem, batch)
-        for name, problem, batch in _small(letter, batched)
-    ]
+    cases = [_case(form, letter, name, problem, batch) for name, problem, batch in _small(letter)]
     if form == "ex":
         cases += [
-            _case(form, letter, f"half-in-{out}", _small(letter, False)[3][1], 1, types)
+            _case(form, letter, f"half-in-{out}", _small(letter)[3][1], 1, types)
             for out, types in {
                 "float-out": (torch.float16, torch.float32),
                 "half-out": (torch.float16, torch.float16),
@@ -272,9 +274,9 @@ def _gemm_operator(name: str, form: str, family: str) -> Operator:
     head = f"transa: int, transb: int, m: int, n: int, k: int, alpha: {kind}, "
     beta = _BETA[form]
     mutants: dict[str, Callable[[Args], Args]] = {
-        "alpha ignored": lambda args: replaced(args, a5=type(args[5])(1.0)),
-        "beta ignored": lambda args: replaced(args, **{f"a{beta}": type(args[beta])(0.0)}),
-        "half of k": lambda args: replaced(args, a4=(args[4] + 1) // 2),
+        "alpha ignored": setting(5, 1.0),
+        "beta ignored": setting(beta, 0.0),
+        "half of k": halving(4),
     }
     if kind == "complex":
         mutants["conjugation ignored"] = lambda args: (
@@ -298,7 +300,8 @@ def _gemm_operator(name: str, form: str, family: str) -> Operator:
         f"{name}({head}{tail.format(s=kind)}) -> ()",
         family,
         f"C = alpha op(A) op(B) + beta C{batch}; op(A) is m by k, op(B) k by n, C m by n; op is "
-        f"the matrix, its transpose or its conjugate transpose. C is not read where beta is 0.{extra}",
+        f"the matrix, its transpose or its conjugate transpose. C is not read where beta is 0."
+        f"{extra}",
         functools.partial(_cases, form, letter),
         meaning,
         second,

@@ -74,7 +74,7 @@ def _host_scalar(value: complex, dtype: torch.dtype) -> Any:
     if dtype.is_complex:
         return kind(complex(value).real, complex(value).imag)
     if dtype == torch.float16:
-        return kind(torch.tensor(value, dtype=dtype).view(torch.int16).item() & 0xFFFF)
+        return kind(int(torch.tensor(value, dtype=dtype).view(torch.int16).item()) & 0xFFFF)
     return kind(value)
 
 

@@ -62,7 +62,8 @@ def routine(
 ) -> Operator:
     """The operator. `mutants`: name to a change of the arguments that makes the answer wrong.
 
-    `scale` gives the condition scale where the meaning over absolute values does not. `shapes`
+    `scale` gives the condition scale, from the arguments in float64, where the meaning over
+    absolute values does not. `shapes`
     gives, for each pointer table, shape and strides behind it from the routine's arguments.
     """
     tables = shapes or {}
@@ -73,7 +74,7 @@ def routine(
 
     def oracle(*args: Any) -> list[Expected]:
         values = meaning(*_wide(args))
-        scales = (scale or meaning)(*_magnitudes(args))
+        scales = scale(*_wide(args)) if scale else meaning(*_magnitudes(args))
         written = _written(parameters, args)
         return [
             Expected(value, target.dtype, None if exact else s.abs())
@@ -91,6 +92,11 @@ def routine(
         values = meaning(*map_tensors(given, _working))
         for target, value in zip(_written(parameters, given), values, strict=True):
             target.copy_(value)
+
+    def name_on(device: torch.device) -> str:
+        return library.version() if device.type == "cuda" else "the routine's meaning in torch"
+
+    baseline.name_on = name_on  # type: ignore[attr-defined]
 
     def mutant(change: Callable[[Args], Args]) -> Callable[..., None]:
         return lambda *args: baseline(*change(args))
@@ -160,3 +166,43 @@ def _written(parameters: tuple[Parameter, ...], args: Args) -> Values:
 def _resolve(value: Any, shape: Callable[..., Any] | None, args: Args, dtype: torch.dtype) -> Any:
     """On a host, an address table becomes the tensors behind it."""
     return value if shape is None else layout.on_host(value, shape(*args), dtype)
+
+
+def setting(position: int, value: Any) -> Callable[[Args], Args]:
+    """A change of arguments: `value` (or its type's version of it) at `position`."""
+
+    def change(args: Args) -> Args:
+        new = complex(value) if isinstance(args[position], complex) else value
+        return replaced(args, **{f"a{position}": new})
+
+    return change
+
+
+def halving(position: int) -> Callable[[Args], Args]:
+    """A change of arguments: the size at `position` is halved, rounded up."""
+    return lambda args: replaced(args, **{f"a{position}": (args[position] + 1) // 2})
+
+
+def flipping(position: int) -> Callable[[Args], Args]:
+    """A change of arguments: the two-valued enumeration at `position` takes its other value."""
+    return lambda args: replaced(args, **{f"a{position}": 1 - args[position]})
+
+
+def scalars(letter: str) -> tuple[Any, Any]:
+    """An alpha and a beta that are neither 0 nor 1, complex where the routine is."""
+    return (0.75 - 0.5j, -0.25 + 1.5j) if letter in "CZ" else (0.75, -1.5)
+
+
+def number(value: complex, letter: str) -> Any:
+    """`value` as the host scalar of a routine of that letter."""
+    return complex(value) if letter in "CZ" else complex(value).real
+
+
+def rewriting(position: int, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Args]:
+    """A change of arguments: the (private) tensor at `position` is overwritten, strides kept."""
+
+    def apply(args: Args) -> Args:
+        args[position].copy_(change(args[position]))
+        return args
+
+    return apply
