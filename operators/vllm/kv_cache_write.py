@@ -78,6 +78,17 @@ def draw_slots(slot_mapping: torch.Tensor, slots: int, generator: torch.Generato
     slot_mapping[5::8] = -1
 
 
+def _draw_runs(
+    slot_mapping: torch.Tensor, blocks: int, block_size: int, generator: torch.Generator
+) -> None:
+    """Slots of a prefill: blocks in random order, each filled in turn; the last 16 are padding."""
+    count = slot_mapping.numel()
+    block = distinct(blocks, (-(-count // block_size),), generator, slot_mapping.device)
+    place = torch.arange(block_size, device=slot_mapping.device)
+    slot_mapping.copy_((block.unsqueeze(1) * block_size + place).flatten()[:count])
+    slot_mapping[-16:] = -1
+
+
 # reshape_and_cache: keys in groups of x, values with the place last
 
 
@@ -265,12 +276,15 @@ def _flash_cases() -> Sequence[Case]:
 def _prepare(call: Call, case: Case, generator: torch.Generator) -> None:
     key_cache, slot_mapping = call.args[2], call.args[4]
     block_size = key_cache.shape[3 if key_cache.dim() == 5 else 1]
-    draw_slots(slot_mapping, key_cache.shape[0] * block_size, generator)
+    if case.tier == "small":
+        draw_slots(slot_mapping, key_cache.shape[0] * block_size, generator)
+    else:
+        _draw_runs(slot_mapping, key_cache.shape[0], block_size, generator)
 
 
 def _grouped(key: torch.Tensor, x: int) -> torch.Tensor:
     """[tokens, heads, head_size] as [tokens, heads, head_size / x, x]."""
-    return key.unflatten(2, (key.shape[2] // x, x))
+    return key.reshape(*key.shape[:2], key.shape[2] // x, x)
 
 
 def _write_both(
