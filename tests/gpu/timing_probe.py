@@ -28,6 +28,7 @@ import triton.language as tl
 from kernelmark.evaluators.grading import records, timing
 from kernelmark.evaluators.grading import statistics as judge
 from kernelmark.evaluators.grading.latch import DeviceLatch, Latch
+from kernelmark.evaluators.grading.sharing import SharedMemory
 from kernelmark.evaluators.grading.telemetry import Telemetry
 
 LARGE, SMALL = (4096, 4096), (256, 1024)
@@ -64,7 +65,8 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
 class Worker:
     """A runner: obeys the parent, one method a command."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, connection: Any) -> None:
+        self.connection = connection
         begin = time.perf_counter()
         torch.zeros(1, device="cuda")
         self.context_s = time.perf_counter() - begin
@@ -130,13 +132,9 @@ class Worker:
             for e in sorted(events, key=lambda e: e.start_ns())
         ]
 
-    def map_latch(self, nobody: bool) -> str:
-        if nobody:
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
+    def map_latch(self) -> str:
         self.latch = DeviceLatch(self.fd)
-        return f"uid {os.getuid()}"
+        return "latch mapped"
 
     def queue(self, count: int, ticket: int, side: bool) -> float:
         assert self.latch is not None
@@ -216,13 +214,39 @@ class Worker:
             )
         return rows
 
-    def adopt(self, tensor: torch.Tensor) -> float:
-        """Reads a tensor that the parent shared by CUDA IPC."""
-        return float(tensor.sum())
+    def adopt_handle(self, parts: list[Any]) -> float:
+        """Reads memory that the parent shared by a CUDA IPC handle."""
+        storage = torch.UntypedStorage._new_shared_cuda(*parts)
+        return float(torch.empty(0, dtype=torch.uint8, device="cuda").set_(storage)[:8].sum())
+
+    def adopt_descriptor(self, nbytes: int) -> float:
+        """Reads memory that the parent shared by a descriptor, which follows the message."""
+        fd = reduction.recv_handle(self.connection)
+        self.shared = SharedMemory.adopt(fd, nbytes)
+        os.close(fd)
+        return float(self.shared.bytes[:8].sum())
+
+    def queue_shared(self, ticket: int) -> float:
+        """Queues a copy from the first half of the shared memory to the second."""
+        assert self.latch is not None
+        half = self.shared.nbytes // 2
+        x, y = self.shared.bytes[:half], self.shared.bytes[half:]
+        stream = torch.cuda.current_stream().cuda_stream
+        return self.latch.queue([lambda: y.copy_(x)], ticket, stream)
 
 
-def serve(connection: Any, fd: Any) -> None:
-    worker = Worker(fd.detach())
+def confine() -> None:
+    """Own namespaces, user nobody, no more rights to come: much as a runner is."""
+    os.unshare(os.CLONE_NEWIPC | os.CLONE_NEWNET | os.CLONE_NEWNS)
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+
+
+def serve(connection: Any, fd: Any, confined: bool) -> None:
+    if confined:
+        confine()
+    worker = Worker(fd.detach(), connection)
     connection.send(("ok", None))
     while True:
         name, arguments = connection.recv()
@@ -237,11 +261,11 @@ def serve(connection: Any, fd: Any) -> None:
 class Runner:
     """The parent's handle of a worker."""
 
-    def __init__(self, context: Any, latch: Latch) -> None:
+    def __init__(self, context: Any, latch: Latch, confined: bool) -> None:
         begin = time.perf_counter()
         self.connection, theirs = context.Pipe()
         self.process = context.Process(
-            target=serve, args=(theirs, reduction.DupFd(latch.fd)), daemon=True
+            target=serve, args=(theirs, reduction.DupFd(latch.fd), confined), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -304,8 +328,8 @@ class Probe:
             traceback.print_exc(file=sys.stdout)
         print(f"   ({time.monotonic() - begin:.1f} s)", flush=True)
 
-    def runner(self) -> Runner:
-        return Runner(self.context, self.latch)
+    def runner(self, confined: bool = False) -> Runner:
+        return Runner(self.context, self.latch, confined)
 
     def trace(self) -> None:
         runner = self.runner()
@@ -371,12 +395,19 @@ class Probe:
         return rows
 
     def clocks(self) -> list[Any]:
-        shared = torch.ones(1 << 20, device="cuda")  # the parent has a context too, as the judge
+        memory = SharedMemory.allocate(64 << 20)  # the parent has a context too, as the judge
+        memory.bytes.fill_(1)
         rows = []
         for nobody in (False, True):
-            runner = self.runner()
+            runner = self.runner(nobody)
             print(
-                runner.ask("map_latch", nobody), "shared tensor read:", runner.ask("adopt", shared)
+                "confined:",
+                nobody,
+                runner.ask("map_latch"),
+                "descriptor read:",
+                self.adopted(runner, memory),
+                "queued copy saw data written after it was queued:",
+                self.late_data(runner, memory),
             )
             for shape, sets, count in ((LARGE, 32, 40), (SMALL, 150, 150)):
                 runner.ask("setup", shape, sets)
@@ -415,6 +446,35 @@ class Probe:
             runner.quit()
         return rows
 
+    def adopted(self, runner: Runner, memory: SharedMemory) -> Any:
+        runner.tell("adopt_descriptor", memory.nbytes)
+        assert memory.fd is not None
+        reduction.send_handle(runner.connection, memory.fd, runner.process.pid)
+        return runner.answer()
+
+    def late_data(self, runner: Runner, memory: SharedMemory) -> Any:
+        half = memory.nbytes // 2
+        ticket = self.latch.next_ticket()
+        runner.ask("queue_shared", ticket)
+        memory.bytes[:half].random_(0, 255)
+        memory.bytes[half:].zero_()
+        torch.cuda.synchronize()
+        begin = self.latch.release(ticket)
+        wall = (self.latch.wait(ticket, 5) - begin) / 1e3
+        return torch.equal(memory.bytes[:half], memory.bytes[half:]), f"{wall:.1f} us"
+
+    def handles(self) -> None:
+        """CUDA IPC handles: opened by root, by root in namespaces of its own, by nobody."""
+        tensor = torch.ones(1 << 20, dtype=torch.uint8, device="cuda")
+        for confined in (False, True):
+            runner = self.runner(confined)
+            try:
+                parts = list(tensor.untyped_storage()._share_cuda_())
+                print("confined:", confined, runner.ask("adopt_handle", parts))
+                runner.quit()
+            except (RuntimeError, EOFError) as error:
+                print("confined:", confined, str(error).strip().splitlines()[-6:])
+
     def flush(self) -> None:
         runner = self.runner()
         print("\n".join(runner.ask("flush_probe")))
@@ -427,9 +487,9 @@ class Probe:
         results: list[Any] = []
         for shape in (LARGE, SMALL):
             trials = []
-            for _ in range(5):
+            for _ in range(6):
                 pair = {"A": self.runner(), "B": self.runner()}
-                for _ in range(4):
+                for _ in range(10):
                     for runner in pair.values():
                         runner.ask("setup", shape, 20, "aten")
                         runner.ask("start")
@@ -467,6 +527,7 @@ def main() -> None:
         probe.section("flush and streams", probe.flush)
         probe.section("two clocks", probe.clocks)
         probe.section("A/A", probe.twins)
+        probe.section("CUDA IPC handles", probe.handles)
     summary = telemetry.summary
     print(
         "\n## telemetry\n",
