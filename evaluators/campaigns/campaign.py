@@ -2,21 +2,16 @@
 
 Producing, grading and compiling run side by side: any number of operators in production, one
 candidate at a time in the judge (the chip is not shared while it is timed), one in the compiler.
+The judge works in the thread that called `run`, so that Ctrl-C reaches it and its processes.
 """
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Executor,
-    Future,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -30,6 +25,8 @@ from kernelmark.evaluators.methods.base import Method, MethodError, Proposal, Ta
 
 Grade = Callable[[Candidate], Verdict]
 Compile = Callable[[Candidate], tuple[Portability, ...]]
+
+_TICK_S = 0.2  # how often the judge's thread looks whether production has ended
 
 
 @dataclass(frozen=True)
@@ -63,44 +60,65 @@ class Campaign:
         self._tasks = tasks
         self._tools = tools
         self._producers = ThreadPoolExecutor(tools.workers, "produce")
-        self._graders = ThreadPoolExecutor(1, "grade")
         self._compilers = ThreadPoolExecutor(1, "compile")
+        self._to_judge: queue.SimpleQueue[tuple[Candidate, Future[Verdict]]] = queue.SimpleQueue()
+        self._verdicts: dict[tuple[str, str], Future[Verdict]] = {}
         self._lock = threading.Lock()
         self._work: set[Future[Any]] = set()
-        self._verdicts: dict[tuple[str, str], Future[Verdict]] = {}
-        self._stopping = threading.Event()
+        self._stopping = False
 
     def run(self) -> None:
-        """Does what is missing. On an exception (Ctrl-C too) waits for work begun, then raises."""
+        """Does what is missing. On an exception, Ctrl-C too, what has begun ends first."""
         try:
             for task in self._tasks:
                 self._start(self._producers, self._produce, task)
-            while work := self._pending():
-                done, _ = wait(work, timeout=1.0, return_when=FIRST_COMPLETED)
-                for future in done:
-                    future.result()
+            self._judge_all()
         finally:
-            self._stopping.set()
-            executors = (self._producers, self._graders, self._compilers)
-            for executor in executors:
-                executor.shutdown(wait=False, cancel_futures=True)
-            for executor in executors:
-                executor.shutdown()
+            self._stop()
 
-    def _pending(self) -> set[Future[Any]]:
-        with self._lock:
-            self._work = {f for f in self._work if not (f.done() and f.exception() is None)}
-            return set(self._work)
+    def _judge_all(self) -> None:
+        """Judges what comes, until nothing more can come."""
+        while True:
+            working = self._working()
+            try:
+                candidate, future = self._to_judge.get(timeout=_TICK_S if working else 0.0)
+            except queue.Empty:
+                if not working:
+                    return
+                continue
+            try:
+                future.set_result(self._grade(candidate))
+            except BaseException as error:
+                future.set_exception(error)  # for a method that waits for it
+                raise
 
-    def _start(
-        self, executor: Executor, function: Callable[..., Any], *args: Any
-    ) -> Future[Any]:
+    def _working(self) -> bool:
+        """Whether anything is being produced or compiled. Raises what went wrong there."""
         with self._lock:
-            if self._stopping.is_set():
+            done = {future for future in self._work if future.done()}
+            self._work -= done
+            working = bool(self._work)
+        for future in done:
+            future.result()
+        return working
+
+    def _stop(self) -> None:
+        with self._lock:
+            self._stopping = True
+            unjudged = [future for future in self._verdicts.values() if not future.done()]
+        executors = (self._producers, self._compilers)
+        for executor in executors:
+            executor.shutdown(wait=False, cancel_futures=True)
+        for future in unjudged:
+            future.cancel()
+        for executor in executors:
+            executor.shutdown()
+
+    def _start(self, executor: Executor, function: Callable[..., Any], *args: Any) -> None:
+        with self._lock:
+            if self._stopping:
                 raise CancelledError
-            future = executor.submit(function, *args)
-            self._work.add(future)
-        return future
+            self._work.add(executor.submit(function, *args))
 
     def _produce(self, task: Task) -> None:
         operator = task.operator.id
@@ -175,14 +193,15 @@ class Campaign:
         return self._verdict(candidate).result()
 
     def _verdict(self, candidate: Candidate) -> Future[Verdict]:
+        """The verdict to be; asks for it once."""
         key = (candidate.operator, candidate.id)
         with self._lock:
-            known = self._verdicts.get(key)
-        if known is not None:
-            return known
-        future = self._start(self._graders, self._grade, candidate)
-        with self._lock:
-            return self._verdicts.setdefault(key, future)
+            if self._stopping:
+                raise CancelledError
+            if key not in self._verdicts:
+                self._verdicts[key] = Future()
+                self._to_judge.put((candidate, self._verdicts[key]))
+            return self._verdicts[key]
 
     def _grade(self, candidate: Candidate) -> Verdict:
         verdict = self._folder.verdict(candidate.operator, candidate.id)

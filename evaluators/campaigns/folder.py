@@ -97,13 +97,9 @@ class RunFolder:
         path = self._judged("verdicts", operator, candidate)
         return from_json(Verdict, read_json(path)) if path.exists() else None
 
-    def add_portability(
-        self, operator: str, candidate: str, rows: tuple[Portability, ...]
-    ) -> None:
+    def add_portability(self, operator: str, candidate: str, rows: tuple[Portability, ...]) -> None:
         """Stores the portability rows of a candidate."""
-        write_json(
-            self._judged("portability", operator, candidate), [to_json(row) for row in rows]
-        )
+        write_json(self._judged("portability", operator, candidate), [to_json(row) for row in rows])
 
     def portability(self, operator: str, candidate: str) -> tuple[Portability, ...] | None:
         """The portability rows of a candidate, if they have been made."""
@@ -134,4 +130,3 @@ class RunFolder:
 
     def _judged(self, folder: str, operator: str, candidate: str) -> Path:
         return self.root / folder / f"{slug(operator)}.{candidate[:16]}.json"
-

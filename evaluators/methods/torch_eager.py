@@ -41,9 +41,7 @@ class TorchEager:
     def propose(self, task: Task, workspace: Workspace) -> Iterator[Proposal]:
         """A few lines that call the baseline."""
         operator = task.operator
-        source = _SOURCE.format(
-            id=operator.id, baseline=operator.baseline_name, name=operator.name
-        )
+        source = _SOURCE.format(id=operator.id, baseline=operator.baseline_name, name=operator.name)
         yield Proposal(Candidate(operator.id, source, self.language))
 
 

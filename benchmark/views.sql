@@ -1,0 +1,324 @@
+-- Scoring, once. Everything that is shown or exported of results reads these views.
+--
+-- An entry is one submission on one suite: the suite that it was run on, and every other suite whose
+-- operators, in the same definitions, its run covers. Words as in DESIGN section 2 and 8.
+
+-- The trust level in force: the latest decision.
+CREATE VIEW v_trust AS
+SELECT
+    submission,
+    arg_max(trust, (decided_at, decided_by <> 'ingest')) AS trust,
+    arg_max(reason, (decided_at, decided_by <> 'ingest')) AS trust_reason
+FROM trust
+GROUP BY submission;
+
+-- Operators as defined now: the latest catalogued definition of each.
+CREATE VIEW v_operator AS
+SELECT * FROM operators
+QUALIFY row_number() OVER (PARTITION BY operator ORDER BY catalogued_at DESC) = 1;
+
+-- Members of every suite that anything was run on; one operator is a suite of its own.
+CREATE VIEW v_suite_operator AS
+SELECT DISTINCT suite, suite_digest, operator, operator_digest FROM suites
+UNION
+SELECT s.suite, s.suite_digest, r.operator, r.operator_digest
+FROM submissions AS s JOIN run_operators AS r USING (submission)
+WHERE contains(s.suite, '::');
+
+-- The digest of each suite as defined now.
+CREATE VIEW v_suite AS
+SELECT
+    suite,
+    arg_max(suite_digest, catalogued_at) AS suite_digest,
+    arg_max(description, catalogued_at) AS description
+FROM suites
+GROUP BY suite;
+
+-- Suites that a submission is an entry of.
+CREATE VIEW v_entry AS
+SELECT submission, suite, suite_digest, true AS declared FROM submissions
+UNION
+SELECT r.submission, m.suite, m.suite_digest, false AS declared
+FROM v_suite_operator AS m
+JOIN run_operators AS r USING (operator, operator_digest)
+JOIN submissions AS s USING (submission)
+WHERE m.suite_digest <> s.suite_digest
+GROUP BY r.submission, m.suite, m.suite_digest
+HAVING count(*) = (
+    SELECT count(*) FROM v_suite_operator AS whole
+    WHERE whole.suite = m.suite AND whole.suite_digest = m.suite_digest
+);
+
+-- Speed of a judged candidate: geometric mean over its timed cases.
+CREATE VIEW v_speed AS
+SELECT
+    submission,
+    operator,
+    candidate,
+    exp(avg(ln(speedup))) AS speedup,
+    exp(avg(ln(roofline))) AS roofline,
+    exp(avg(ln(device_us))) AS device_us,
+    exp(avg(ln(baseline_us))) AS baseline_us,
+    count(*) AS timed_cases
+FROM timings
+GROUP BY submission, operator, candidate;
+
+-- Every attempt with its outcome.
+CREATE VIEW v_attempt AS
+SELECT
+    a.submission,
+    a.operator,
+    a.attempt,
+    a.candidate,
+    a.note,
+    a.seconds,
+    coalesce(a.failure, v.status) AS status,
+    v.message,
+    v.chip,
+    v.sku,
+    v.attests,
+    v.baseline,
+    p.speedup,
+    p.roofline,
+    p.device_us,
+    p.baseline_us
+FROM attempts AS a
+LEFT JOIN verdicts AS v USING (submission, operator, candidate)
+LEFT JOIN v_speed AS p USING (submission, operator, candidate);
+
+-- The attempt that counts: the last one handed in, or the best by verdict, as the run declared.
+CREATE VIEW v_result AS
+SELECT a.*, count(*) OVER (PARTITION BY a.submission, a.operator) AS attempts
+FROM v_attempt AS a JOIN submissions AS s USING (submission)
+QUALIFY row_number() OVER (
+    PARTITION BY a.submission, a.operator
+    ORDER BY
+        CASE WHEN s.selection = 'best' THEN (a.status = 'passed')::INTEGER END DESC NULLS LAST,
+        CASE WHEN s.selection = 'best' THEN a.speedup END DESC NULLS LAST,
+        a.attempt DESC
+) = 1;
+
+-- Tokens by operator. `unmetered` counts requests whose tokens the provider did not report.
+CREATE VIEW v_usage AS
+SELECT
+    submission,
+    operator,
+    count(*) AS requests,
+    sum(in_uncached) AS in_uncached,
+    sum(in_cache_read) AS in_cache_read,
+    sum(in_cache_write_5m + in_cache_write_1h) AS in_cache_write,
+    sum(out_total) AS out_total,
+    sum(out_reasoning) AS out_reasoning,
+    sum(total) AS tokens,
+    CASE WHEN count(cost_usd) = count(*) THEN sum(cost_usd) END AS cost_usd,
+    count(*) FILTER (WHERE usage_source <> 'provider') AS unmetered
+FROM usage
+WHERE outcome <> 'budget_denied'
+GROUP BY submission, operator;
+
+-- Where a submission ran.
+CREATE VIEW v_device AS
+SELECT
+    s.submission,
+    s.chip,
+    coalesce(max(v.sku), '') AS sku,
+    coalesce(max(v.attests), '') AS attests
+FROM submissions AS s LEFT JOIN verdicts AS v USING (submission)
+GROUP BY s.submission, s.chip;
+
+-- One operator of one entry. `capped` is what it adds to the score: min(speedup, 2) if solved, else
+-- 0; NULL where speed does not count (metadata operators, chips that only interpret) or where our
+-- own infrastructure failed.
+CREATE VIEW v_cell AS
+SELECT
+    e.submission,
+    e.suite,
+    e.suite_digest,
+    m.operator,
+    o.source,
+    o.family,
+    o.kind,
+    coalesce(r.status, 'no_candidate') AS status,
+    coalesce(r.status = 'passed', false) AS solved,
+    coalesce(r.status = 'infrastructure_error', false) AS excluded,
+    r.attempt,
+    coalesce(r.attempts, 0) AS attempts,
+    r.candidate,
+    r.message,
+    r.note,
+    r.baseline,
+    CASE WHEN r.status = 'passed' THEN r.speedup END AS speedup,
+    CASE WHEN r.status = 'passed' THEN r.roofline END AS roofline,
+    CASE WHEN r.status = 'passed' THEN r.device_us END AS device_us,
+    CASE WHEN r.status = 'passed' THEN r.baseline_us END AS baseline_us,
+    CASE
+        WHEN d.attests <> 'executed' OR o.kind = 'metadata' THEN NULL
+        WHEN r.status = 'infrastructure_error' THEN NULL
+        WHEN r.status = 'passed' THEN coalesce(least(r.speedup, 2.0), 0.0)
+        ELSE 0.0
+    END AS capped,
+    u.requests,
+    u.tokens,
+    u.out_total,
+    u.cost_usd,
+    u.unmetered,
+    r.seconds
+FROM v_entry AS e
+JOIN v_suite_operator AS m USING (suite, suite_digest)
+JOIN v_device AS d USING (submission)
+JOIN operators AS o
+    ON o.operator = m.operator AND o.operator_digest = m.operator_digest
+LEFT JOIN v_result AS r ON r.submission = e.submission AND r.operator = m.operator
+LEFT JOIN v_usage AS u ON u.submission = e.submission AND u.operator = m.operator
+QUALIFY row_number() OVER (
+    PARTITION BY e.submission, e.suite, e.suite_digest, m.operator ORDER BY o.catalogued_at DESC
+) = 1;
+
+-- One entry. Shares and means are over the whole suite; an operator that is not solved counts 0.
+CREATE VIEW v_score AS
+WITH sums AS (
+    SELECT
+        submission,
+        suite,
+        suite_digest,
+        count(*) AS operators,
+        count(*) FILTER (WHERE attempts > 0) AS attempted,
+        count(*) FILTER (WHERE solved) AS solved,
+        count(*) FILTER (WHERE excluded) AS infrastructure_errors,
+        avg(capped) AS score,
+        exp(avg(ln(speedup)) FILTER (WHERE solved AND kind <> 'metadata')) AS speedup,
+        exp(avg(ln(roofline)) FILTER (WHERE solved AND kind <> 'metadata')) AS roofline,
+        avg(CASE WHEN capped IS NULL THEN NULL
+                 WHEN coalesce(speedup, 0) >= 1 THEN 1.0 ELSE 0.0 END) AS fast_1,
+        sum(attempts) AS attempts,
+        sum(requests) AS requests,
+        sum(tokens) AS tokens,
+        sum(out_total) AS out_tokens,
+        CASE WHEN count(cost_usd) = count(tokens) THEN sum(cost_usd) END AS cost_usd,
+        sum(unmetered) AS unmetered,
+        count(tokens) AS metered_operators,
+        sum(seconds) AS seconds
+    FROM v_cell
+    GROUP BY submission, suite, suite_digest
+)
+SELECT
+    sums.*,
+    solved / nullif(operators - infrastructure_errors, 0) AS solved_share,
+    tokens / nullif(sums.solved, 0) AS tokens_per_solved,
+    cost_usd / nullif(sums.solved, 0) AS cost_per_solved_usd,
+    CASE
+        WHEN s.kind NOT IN ('agent', 'model') THEN 'not applicable'
+        WHEN metered_operators = 0 THEN 'none'
+        WHEN unmetered > 0 OR metered_operators < attempted THEN 'partial'
+        ELSE 'complete'
+    END AS metering
+FROM sums JOIN submissions AS s USING (submission);
+
+-- Entries with all that a board shows of them, and whether they may be ranked. Ranked is the latest
+-- entry of a method, model and submitter on a board that is neither flagged nor withdrawn and that
+-- our infrastructure did not fail. `measure` says by what: the score, or on chips that only
+-- interpret, where no time means anything, the share solved.
+CREATE VIEW v_standing AS
+SELECT
+    c.*,
+    s.run,
+    s.method,
+    s.model,
+    s.kind,
+    s.language,
+    s.selection,
+    s.submitter,
+    s.organisation,
+    s.open_weights,
+    s.attempts_declared,
+    s.complete,
+    s.created_at,
+    s.ingested_at,
+    s.benchmark_version,
+    d.chip,
+    d.sku,
+    d.attests,
+    t.trust,
+    t.trust_reason,
+    e.declared,
+    CASE WHEN d.attests = 'executed' THEN 'score' ELSE 'solved' END AS measure,
+    c.suite_digest = coalesce(v.suite_digest, c.suite_digest) AS current_suite,
+    row_number() OVER (
+        PARTITION BY s.method, s.model, s.submitter, d.chip, d.sku, c.suite, c.suite_digest
+        ORDER BY s.created_at DESC, s.submission
+    ) = 1 AS latest,
+    latest
+        AND t.trust NOT IN ('flagged', 'withdrawn')
+        AND c.infrastructure_errors = 0
+        AND d.attests IN ('executed', 'interpreted') AS eligible
+FROM v_score AS c
+JOIN submissions AS s USING (submission)
+JOIN v_device AS d USING (submission)
+JOIN v_trust AS t USING (submission)
+JOIN v_entry AS e USING (submission, suite, suite_digest)
+LEFT JOIN v_suite AS v ON v.suite = c.suite;
+
+-- What ranks are computed from: one value an operator of each entry that may be ranked.
+CREATE VIEW v_rank_value AS
+SELECT
+    e.suite,
+    e.suite_digest,
+    e.chip,
+    e.sku,
+    e.measure,
+    e.submission,
+    c.operator,
+    CASE WHEN e.measure = 'score' THEN c.capped ELSE c.solved::DOUBLE END AS value
+FROM v_standing AS e JOIN v_cell AS c USING (submission, suite, suite_digest)
+WHERE e.eligible AND (e.measure <> 'score' OR c.capped IS NOT NULL);
+
+-- The board. `rank` is shared by entries that cannot be told apart; [rank, rank_high] is the
+-- interval. Entries that are not ranked have none.
+CREATE VIEW v_rank AS
+SELECT
+    r.rank,
+    r.rank_high,
+    r.value_low,
+    r.value_high,
+    r.first_share,
+    e.*
+FROM v_standing AS e
+LEFT JOIN ranks AS r USING (submission, suite, suite_digest)
+ORDER BY
+    e.suite, e.chip, e.sku, r.rank NULLS LAST,
+    CASE WHEN e.measure = 'score' THEN e.score ELSE e.solved_share END DESC NULLS LAST,
+    e.method, e.model;
+
+-- Share of a suite's operators that an entry solves with a speedup of at least `p`.
+CREATE VIEW v_fast_p AS
+SELECT
+    submission,
+    suite,
+    suite_digest,
+    p,
+    avg(CASE WHEN coalesce(speedup, 0) >= p THEN 1.0 ELSE 0.0 END) AS share
+FROM v_cell CROSS JOIN (SELECT unnest(range(0, 41)) / 10.0 AS p)
+WHERE capped IS NOT NULL
+GROUP BY submission, suite, suite_digest, p;
+
+-- Portability of the candidates that count: how many of a suite's operators compile for a target.
+CREATE VIEW v_portability AS
+SELECT
+    c.submission,
+    c.suite,
+    c.suite_digest,
+    p.target,
+    count(*) FILTER (WHERE p.status = 'passed') AS compiled,
+    count(*) AS tried,
+    any_value(t.operators) AS operators
+FROM v_cell AS c
+JOIN portability AS p USING (submission, operator, candidate)
+JOIN v_score AS t USING (submission, suite, suite_digest)
+GROUP BY c.submission, c.suite, c.suite_digest, p.target;
+
+-- Failures by kind.
+CREATE VIEW v_failure AS
+SELECT submission, suite, suite_digest, status, count(*) AS operators
+FROM v_cell
+WHERE NOT solved
+GROUP BY submission, suite, suite_digest, status;

@@ -1,0 +1,100 @@
+"""From the lake to a database that readers open: built new each time, swapped in by one rename.
+
+A reader that has the old file open keeps reading it; a reader that opens afterwards gets the new
+one; nobody waits and nobody finds half a database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import uuid
+from pathlib import Path
+
+import duckdb
+
+from kernelmark.benchmark.errors import UserError
+from kernelmark.benchmark.scoring import add_scores, code_sha256
+from kernelmark.evaluators.campaigns.campaign import now
+from kernelmark.submissions.home import Home
+from kernelmark.submissions.lake import exclusive, parts
+from kernelmark.submissions.tables import SCHEMAS
+
+#: older boards that stay for readers which opened them by path
+_KEPT = 2
+
+
+def build(home: Home) -> Path:
+    """Builds the database of what the lake holds and makes it the current one; its path.
+
+    Does nothing where the current one is built from the same parts by the same code.
+    """
+    with exclusive(home):
+        target = home.boards / f"{_digest(home)}.duckdb"
+        if not target.exists():
+            home.boards.mkdir(parents=True, exist_ok=True)
+            _sweep(home)
+            temporary = home.boards / f".{uuid.uuid4().hex}.duckdb"
+            try:
+                _write(home, temporary)
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+        _point(home, target)
+        _forget_old(home, target)
+    return target
+
+
+def open_board(home: Home) -> duckdb.DuckDBPyConnection:
+    """The current database, read-only. `UserError` where there is none."""
+    if not home.current.exists():
+        raise UserError(f"no leaderboard under {home.root} yet: kernelmark submit, then ingest")
+    return duckdb.connect(str(home.current.resolve()), read_only=True)
+
+
+def _write(home: Home, path: Path) -> None:
+    with duckdb.connect(str(path)) as connection:
+        for name, schema in SCHEMAS.items():
+            connection.register("empty", schema.empty_table())
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM empty")
+            connection.unregister("empty")
+            files = sorted(str(file) for file in home.lake.glob(f"[!.]*/{name}.parquet"))
+            if files:
+                connection.execute(
+                    f"INSERT INTO {name} BY NAME SELECT * FROM read_parquet(?)", [files]
+                )
+        add_scores(connection)
+        connection.execute(
+            "CREATE TABLE build AS SELECT ? AS built_at, ? AS parts, ? AS code_sha256",
+            [now(), len(parts(home)), code_sha256()],
+        )
+        connection.execute("CHECKPOINT")
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _digest(home: Home) -> str:
+    text = "\n".join([code_sha256(), *parts(home)])
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _point(home: Home, target: Path) -> None:
+    link = home.root / f".current.{uuid.uuid4().hex}"
+    link.symlink_to(target.relative_to(home.root))
+    link.replace(home.current)
+
+
+def _sweep(home: Home) -> None:
+    """Removes databases that a killed build left half done."""
+    for path in home.boards.glob(".*"):
+        path.unlink(missing_ok=True)
+
+
+def _forget_old(home: Home, target: Path) -> None:
+    others = [path for path in home.boards.glob("[!.]*.duckdb") if path != target]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others[_KEPT:]:
+        path.unlink(missing_ok=True)
