@@ -75,7 +75,7 @@ def normal_inputs(*tensors: torch.Tensor) -> torch.Tensor:
     for x in tensors:
         if x.dtype == torch.float32:
             mask = mask & ~((x != 0) & (x.abs() < torch.finfo(torch.float32).smallest_normal))
-    return mask.expand(torch.broadcast_shapes(*(x.shape for x in tensors)))
+    return mask.expand(np.broadcast_shapes(*(x.shape for x in tensors)))
 
 
 def array(value: Any) -> np.ndarray:
@@ -131,6 +131,17 @@ def unary_full(**fill: Any) -> dict[str, tuple[TensorSpec, str]]:
 
 
 Pair = tuple[TensorSpec, TensorSpec]
+
+
+def layout_cases(layouts: dict[str, TensorSpec] | dict[str, Pair], *more: Argument) -> list[Case]:
+    """Cases of `unary_layouts` or `binary_layouts`; only the plain ones walk through all draws."""
+    cases = []
+    for name, tensors in layouts.items():
+        args = tensors if isinstance(tensors, tuple) else (tensors,)
+        plain = name.startswith("rows-") or name == "vector-tail"
+        draws = Case.draws if plain else ("base",)
+        cases.append(Case(name, (*args, *more), draws=draws))
+    return cases
 
 
 def binary_layouts(
@@ -213,6 +224,14 @@ def binary_full(
     }
 
 
+def holds_result(pair: Pair) -> bool:
+    """Whether the left operand can hold the result of both in place."""
+    left = pair[0]
+    whole = left.shape == result_shape(Case("", pair)) and 0 not in (left.strides or ())
+    kinds = [s.dtype.is_complex * 2 + s.dtype.is_floating_point for s in pair]
+    return whole and kinds[0] >= kinds[1]
+
+
 def full_case(name: str, args: tuple[Argument, ...], origin: str, **more: Any) -> Case:
     """A case of the full tier."""
     return Case(name, args, tier="full", origin=origin, **more)
@@ -222,7 +241,7 @@ def result_shape(case: Case) -> tuple[int, ...]:
     """Broadcast shape of the case's inputs (`out` left aside)."""
     out = case.kwargs.get("out")
     shapes = [s.shape for s in case.tensors if s is not out]
-    return tuple(torch.broadcast_shapes(*shapes))
+    return tuple(np.broadcast_shapes(*shapes))
 
 
 def elementwise_cost(
