@@ -49,7 +49,7 @@ def return_types(signature: str) -> tuple[str, ...]:
 def returned_results(operator: Operator, case: Case, returned: Any) -> list[Any]:
     """What a call returned, flattened, without the positions that are mutated arguments.
 
-    Raises ValueError where the number of returned values is not the signature's.
+    A None in an optional position (``Tensor?``) is left out. Raises ValueError where the number of returned values is not the signature's.
     """
     types = return_types(operator.signatures[case.overload])
     if not types:
@@ -59,7 +59,7 @@ def returned_results(operator: Operator, case: Case, returned: Any) -> list[Any]
         raise ValueError(f"returns {_describe(returned)}, not {len(types)} values")
     flat: list[Any] = []
     for kind, value in zip(types, values, strict=True):
-        if "!" in kind:
+        if "!" in kind or (kind.endswith("?") and value is None):
             continue
         flat.extend(value if isinstance(value, tuple | list) else [value])
     return flat

@@ -59,12 +59,17 @@ def _vllm_function(name: str) -> Function | None:
 
 @cache
 def _compiled(function: Function) -> Function:
-    """`function` compiled for static shapes; every case of an operator is its own specialisation,
-    so the number of recompilations is not limited."""
+    """`function` compiled for static shapes.
+
+    Every case of an operator is its own specialisation, so recompilations are not limited.
+    Intermediate roundings that an operator states are kept, not fused away.
+    """
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 1024)
     config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 1 << 16)
-    compiled: Function = torch.compile(function, dynamic=False)
+    compiled: Function = torch.compile(
+        function, dynamic=False, options={"emulate_precision_casts": True}
+    )
     return compiled
 
 
