@@ -1,0 +1,258 @@
+"""What the scan knows of a host value: the abstract values of `_interpret`.
+
+A host expression stands for a set of these (`Values`). The empty set is "nothing known to reach
+here": either dead code, or an expression that has already been refused.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A number, string, dtype, shape, configuration: nothing that holds tensor data.
+
+    `text`: the string, where it is known. `address`: an integer that came from `data_ptr()`.
+    """
+
+    text: str | None = None
+    address: bool = False
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """None."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A torch tensor."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """A module, or an allowed member of one, by its full name (``torch.empty``)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """An object of a known sort (`policy.OPAQUE_ATTRIBUTES` says what may be read of it)."""
+
+    sort: str
+
+
+@dataclass(frozen=True)
+class Tuple:
+    """A tuple of known length that holds more than plain values."""
+
+    items: tuple[Values, ...]
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A tuple or iterator of unknown length over `element`, immutable."""
+
+    element: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """Where an object was made; what it may hold. `shared`: it outlives the call."""
+
+    node: ast.AST
+    shared: bool
+    keyed: dict[Any, Values] = field(default_factory=dict)
+    rest: list[Values] = field(default_factory=lambda: [frozenset()])
+
+
+@dataclass(frozen=True)
+class Box:
+    """A list, set or dict."""
+
+    site: Site
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A scope. `cells`: every value a name ever has in it. `shared`: run at import."""
+
+    node: ast.AST
+    parent: Frame | None
+    shared: bool
+    names: frozenset[str]
+    cells: dict[str, Values] = field(default_factory=dict)
+    outer: dict[str, Frame] = field(default_factory=dict)  #: `global` and `nonlocal` names
+    returns: list[Values] = field(default_factory=lambda: [frozenset()])
+    yields: list[Values] = field(default_factory=lambda: [frozenset()])
+
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Function:
+    """A host function of the candidate. `bound`: the object it is a method of."""
+
+    node: FunctionNode
+    frame: Frame
+    defaults: tuple[tuple[str, Values], ...] = ()
+    bound: Values | None = None
+    sort: str = ""  #: "", "property", "static", "class", "constexpr"
+
+
+@dataclass(frozen=True)
+class Cached:
+    """A function that remembers its results (`functools.cache`)."""
+
+    function: Values
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A call with some arguments given: `functools.partial`, or a decorator with arguments."""
+
+    function: Values
+    args: tuple[Values, ...] = ()
+    kwargs: tuple[tuple[str, Values], ...] = ()
+
+
+@dataclass(frozen=True)
+class Class:
+    """A class of the candidate."""
+
+    node: ast.ClassDef
+    frame: Frame
+    fields: tuple[str, ...] | None = None  #: of a dataclass or named tuple
+    bases: tuple[Class, ...] = ()
+    enum: bool = False
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An object of a class of the candidate; attributes stand in `site.keyed`."""
+
+    cls: Class
+    site: Site
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A `triton.jit` function. `site.keyed`: what each parameter was launched with."""
+
+    node: ast.FunctionDef
+    frame: Frame
+    site: Site
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel with its grid, ready to be called."""
+
+    kernel: Kernel
+    grid: Values
+
+
+@dataclass(frozen=True)
+class Method:
+    """A built-in method of a value."""
+
+    owner: Value
+    name: str
+
+
+Value = (
+    Plain | Nothing | Tensor | Path | Opaque | Tuple | Sequence | Box | Function | Cached | Partial
+    | Class | Instance | Kernel | Launch | Method
+)  # fmt: skip
+Values = frozenset[Value]
+
+BOTTOM: Values = frozenset()
+PLAIN: Values = frozenset({Plain()})
+ADDRESS: Values = frozenset({Plain(address=True)})
+NOTHING: Values = frozenset({Nothing()})
+TENSOR: Values = frozenset({Tensor()})
+
+
+def one(value: Value) -> Values:
+    """The set of this value alone."""
+    return frozenset({value})
+
+
+def join(parts: Iterable[Values]) -> Values:
+    """Everything that any of the parts may be; known strings are given up beyond 64."""
+    joined: Values = frozenset().union(*parts)
+    texts = [v for v in joined if isinstance(v, Plain) and v.text is not None]
+    if len(texts) > 64:
+        address = any(v.address for v in texts)
+        joined = (joined - frozenset(texts)) | one(Plain(address=address))
+    return joined
+
+
+def contents(value: Value) -> Values:
+    """What a container of any sort may hold."""
+    if isinstance(value, Tuple):
+        return join(value.items)
+    if isinstance(value, Sequence):
+        return value.element
+    if isinstance(value, Box):
+        return join([*value.site.keyed.values(), value.site.rest[0]])
+    if isinstance(value, Instance):
+        return join(value.site.keyed.values())
+    if isinstance(value, Partial):
+        return join([value.function, *value.args, *(v for _, v in value.kwargs)])
+    if isinstance(value, Launch):
+        return value.grid
+    if isinstance(value, Method):
+        return one(value.owner)
+    if isinstance(value, Function) and value.bound:
+        return value.bound
+    return BOTTOM
+
+
+def deep(values: Values) -> set[Value]:
+    """`values` and everything reachable inside them."""
+    seen: set[Value] = set()
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if value not in seen:
+            seen.add(value)
+            todo.extend(contents(value))
+    return seen
+
+
+def holds_tensor(values: Values) -> bool:
+    """Whether a tensor may be among the values or inside one of them."""
+    return any(isinstance(value, Tensor) for value in deep(values))
+
+
+def holds_address(values: Values) -> bool:
+    """Whether an address may be among the values or inside one of them."""
+    return any(isinstance(value, Plain) and value.address for value in deep(values))
+
+
+def is_plain(values: Values) -> bool:
+    """Whether every value is a number, string or None."""
+    return all(isinstance(value, Plain | Nothing) for value in values)
+
+
+def tuple_of(items: Iterable[Values]) -> Values:
+    """A tuple; of plain values, it is one plain value (a shape, a grid)."""
+    items = tuple(items)
+    if all(is_plain(item) for item in items):
+        return ADDRESS if any(holds_address(item) for item in items) else PLAIN
+    if max(map(_depth, items), default=0) > 4:
+        return one(Sequence(frozenset(v for item in items for v in deep(item))))
+    return one(Tuple(items))
+
+
+def _depth(values: Values) -> int:
+    inside = [_depth(i) for v in values if isinstance(v, Tuple) for i in v.items]
+    nested = [_depth(v.element) for v in values if isinstance(v, Sequence)]
+    return 1 + max(inside + nested, default=0)
