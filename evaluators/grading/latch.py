@@ -12,8 +12,10 @@ The runner's own figures are claims. Here the judge alone holds the clock:
 4. The judge checks outputs of the calls, secretly chosen.
 
 The time between 3's two readings is device time of N calls back to back: the host's launches were
-over before it began, so a kernel of 2 microseconds shows its 2 microseconds. Twice, with N and 2N
-calls, and the difference leaves out the fixed cost (`statistics.per_call_us`). A runner that claims
+over before it began, so a kernel of 2 microseconds shows its 2 microseconds and the gap to the next
+one, about 1.3 more. Twice, with N and 2N calls: the difference leaves out the fixed cost, which is
+5 to 15 microseconds on an H200 and 150 when the device first has to switch from the judge's context
+to the runner's (`statistics.per_call_us`). A runner that claims
 less than the device needed is contradicted, whatever it does to its own clocks, tracer or channel.
 
 Queueing also gives the host time per call (what `DeviceLatch.queue` returns). A call that waits for

@@ -15,12 +15,15 @@ import numpy.typing as npt
 
 #: clocks agree within this share of the longer time, or within this many microseconds
 AGREE_SHARE, AGREE_US = 0.05, 2.0
+#: a call alone may be faster than in a stream by this share: what it writes can stay in the cache
+ALONE_SHARE = 0.10
 #: below this share of the physical floor a time is impossible; below the other it is looked at
 IMPOSSIBLE_SHARE, AUDIT_SHARE = 0.5, 1.05
 #: smallest difference of two times that means something, as a share of them and as ticks of the
-#: device's timestamps: identical kernels in two processes differ by as much (`kernelmark selftest`
-#: measures it on the machine at hand)
-RESOLUTION_SHARE, RESOLUTION_US = 0.01, 0.064
+#: device's timestamps. On an H200, of 60 comparisons each of a function with itself in another
+#: process, the largest differences were 0.5% at 18 us and 0.9% at 2.1 us, where one tick of 32 ns
+#: is 1.5%. `kernelmark selftest` measures it on the machine at hand
+RESOLUTION_SHARE, RESOLUTION_US = 0.005, 0.032
 
 
 def block_medians(blocks: Sequence[Sequence[float]]) -> tuple[float, ...]:
@@ -135,12 +138,17 @@ def per_call_us(wall_n_us: Sequence[float], wall_2n_us: Sequence[float], n: int)
     return difference / n
 
 
+Finding = Literal[
+    "agree", "claimed_too_short", "claimed_too_long", "cold_not_backed", "no_second_clock"
+]
+
+
 @dataclass(frozen=True)
 class Agreement:
     """Whether the runner's claim holds against the judge's clock, and why in one line."""
 
     agree: bool
-    finding: Literal["agree", "claimed_too_short", "claimed_too_long", "no_second_clock"]
+    finding: Finding
     detail: str
     claimed_us: float
     wall_us: float | None
@@ -156,14 +164,20 @@ def agreement(claimed_us: float, wall_us: float | None, cold_us: float | None = 
 
     claimed_us: the trace's time per call, mode "stream": the same calls, as queued, no flush.
     wall_us: the judge's time per call over the queue (`latch`, then `per_call_us`); None when it
-    could not be taken, because the call waits for the device itself. Then nothing backs the claim,
-    the clocks do not agree, and the judge must report its own end-to-end latency in place of the
-    device time, or refuse.
-    cold_us: the device time that goes into the speedup. A call alone, with cold caches, is never
-    faster than the same call in a stream; less than the wall allows is forged.
+    could not be taken, because the call waits for the device itself.
+    cold_us: the device time that goes into the speedup.
 
-    "claimed_too_short" is a candidate's gain: status `tampered`. "claimed_too_long" is nobody's:
-    the measurement is broken, or other work shared the device; measure again.
+    What the findings other than "agree" mean for the judge:
+
+    - "claimed_too_short": the work took longer than the runner said. The candidate's gain, so its
+      status is `tampered`.
+    - "claimed_too_long": nobody's gain; the measurement is broken, or others used the device.
+      Measure again.
+    - "cold_not_backed": the trace is right about the stream, but the cold time is well below it,
+      and a call alone with cold caches has little reason to be faster. No accusation: the time
+      reported is `wall_us`, which the judge saw, on the side concerned.
+    - "no_second_clock": nothing backs the claim. The time reported is the judge's end-to-end
+      latency, for want of a better one.
     """
     if wall_us is None:
         detail = "the call cannot be queued, so that the judge's clock sees the host's time too"
@@ -172,11 +186,11 @@ def agreement(claimed_us: float, wall_us: float | None, cold_us: float | None = 
     text = f"trace {claimed_us:.2f} us, judge's clock {wall_us:.2f} us a call"
     if claimed_us < wall_us - slack:
         return Agreement(False, "claimed_too_short", text, claimed_us, wall_us)
-    if cold_us is not None and cold_us < wall_us - tolerance_us(cold_us, wall_us):
-        text = f"cold device time {cold_us:.2f} us, judge's clock {wall_us:.2f} us in a stream"
-        return Agreement(False, "claimed_too_short", text, cold_us, wall_us)
     if claimed_us > wall_us + slack:
         return Agreement(False, "claimed_too_long", text, claimed_us, wall_us)
+    if cold_us is not None and cold_us < wall_us - max(ALONE_SHARE * wall_us, AGREE_US):
+        text = f"cold device time {cold_us:.2f} us, judge's clock {wall_us:.2f} us in a stream"
+        return Agreement(False, "cold_not_backed", text, cold_us, wall_us)
     return Agreement(True, "agree", text, claimed_us, wall_us)
 
 

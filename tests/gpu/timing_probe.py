@@ -244,9 +244,10 @@ def confine() -> None:
 
 
 def serve(connection: Any, fd: Any, confined: bool) -> None:
+    descriptor = fd.detach()
     if confined:
         confine()
-    worker = Worker(fd.detach(), connection)
+    worker = Worker(descriptor, connection)
     connection.send(("ok", None))
     while True:
         name, arguments = connection.recv()
@@ -526,8 +527,8 @@ def main() -> None:
         probe.section("repeatability, five fresh processes", probe.repeatability)
         probe.section("flush and streams", probe.flush)
         probe.section("two clocks", probe.clocks)
-        probe.section("A/A", probe.twins)
         probe.section("CUDA IPC handles", probe.handles)
+        probe.section("A/A", probe.twins)
     summary = telemetry.summary
     print(
         "\n## telemetry\n",

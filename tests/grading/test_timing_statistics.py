@@ -117,7 +117,9 @@ def test_the_cost_of_a_batch_drops_out() -> None:
         (19.62, 19.76, 20.58, "agree"),  # a softmax of 4096 x 4096 in float16 on an H200
         (3.57, 3.46, 2.11, "agree"),  # one of 256 x 1024: the gap between calls shows
         (10.0, 19.76, 10.0, "claimed_too_short"),
-        (19.62, 19.76, 10.0, "claimed_too_short"),  # honest stream, forged cold time
+        (19.62, 19.76, 10.0, "cold_not_backed"),  # honest stream, forged cold time
+        (98.0, 99.0, 91.0, "agree"),
+        (98.0, 99.0, 88.0, "cold_not_backed"),
         (1.0, 3.46, 1.0, "claimed_too_short"),
         (30.0, 19.76, 31.0, "claimed_too_long"),
         (100.0, 96.0, 120.0, "agree"),
