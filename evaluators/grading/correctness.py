@@ -1,0 +1,156 @@
+"""The correctness gate: secret inputs, in an order and number that nobody can foresee.
+
+Each case is drawn several times. The data of one draw comes in fresh memory, that of the next in
+the very same tensors (same objects, addresses and versions), so that an answer kept by identity,
+address or call count is a wrong one; the same data comes twice in different memory, which shows
+run-to-run differences. A wrong value is asked for again before it is called that: where it comes
+out right another time, the candidate is `nondeterministic`. Device layer.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kernelmark.evaluators.grading.records import Comparison
+from kernelmark.evaluators.grading.results import Question, same_bits
+from kernelmark.evaluators.grading.session import Outcome, Session
+from kernelmark.operators.draws import draw
+from kernelmark.operators.records import Case, Operator
+
+#: runs of the same question before a wrong value is put down to the candidate's steadiness
+RETRIES = 3
+
+
+class Failed(Exception):
+    """A result that fails the gate."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        super().__init__(comparison.detail)
+        self.comparison = comparison
+
+
+@dataclass
+class Report:
+    """What the gate found. `calls` counts calls of the candidate."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    calls: int = 0
+    repeats: int = 0
+    repeats_differing: int = 0  #: same inputs, other bits, both within tolerance
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call to make. `same_memory`: new data where the previous call's inputs are."""
+
+    variation: str
+    same_memory: bool
+
+
+class Correctness:
+    """Walks one runner through cases. `dice` is secret and decides everything that varies."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        session: Session,
+        device: torch.device,
+        dice: random.Random,
+        patience_s: float,
+    ) -> None:
+        self.operator = operator
+        self.session = session
+        self.device = device
+        self.dice = dice
+        self.patience_s = patience_s  #: a case whose calls take longer than this gets fewer
+        self.report = Report()
+        self._slot = 0
+
+    def check(
+        self, cases: Sequence[Case], draws: int | None, progress: Callable[[Case], None]
+    ) -> Report:
+        """All of `cases` in a random order. Raises `Failed` at the first result that is wrong."""
+        order = list(cases)
+        self.dice.shuffle(order)
+        for case in order:
+            progress(case)
+            self._case(case, draws)
+        return self.report
+
+    def question(self, case: Case, variation: str) -> Question:
+        """A fresh secret draw of `case`, with its answer."""
+        call = draw(self.operator, case, variation, self.dice.getrandbits(63), self.device)
+        return Question(self.operator, case, variation, call)
+
+    def _case(self, case: Case, draws: int | None) -> None:
+        spent = 0.0
+        for number, step in enumerate(self._steps(case, draws)):
+            if number >= 2 and spent > self.patience_s:
+                break
+            question = self.question(case, step.variation)
+            outcome = self._ask(question, step.same_memory)
+            spent += outcome.seconds
+            if number == 0 or self.dice.random() < 0.2:
+                self._repeat(question, outcome)
+        self.session.worker.ask("drop", self.session.timeout_s, slots=[self._slot])
+
+    def _steps(self, case: Case, draws: int | None) -> Iterator[Step]:
+        variations = list(case.draws[:draws])
+        variations += ["base"] * self.dice.randrange(2)  # no fixed number of calls
+        self.dice.shuffle(variations)
+        for number, variation in enumerate(variations):
+            # The second call is always in the memory of the first; later ones by chance.
+            yield Step(variation, number == 1 or (number > 1 and self.dice.random() < 0.5))
+
+    def _ask(self, question: Question, same_memory: bool) -> Outcome:
+        outcome = self._run(question, same_memory)
+        comparisons = question.judge(outcome)
+        self.report.comparisons += comparisons
+        bad = next((c for c in comparisons if c.status != "passed"), None)
+        if bad is not None:
+            raise Failed(self._steady(question, bad))
+        return outcome
+
+    def _run(self, question: Question, same_memory: bool) -> Outcome:
+        if not same_memory:
+            self._slot += 1  # the old slot lives on until the new one stands: other addresses
+        self.session.stage(self._slot, question.call, reuse=same_memory)
+        outcome = self.session.run(self._slot, question.expected)
+        if not same_memory:
+            self.session.worker.ask("drop", self.session.timeout_s, slots=[self._slot - 1])
+        self.report.calls += 1
+        return outcome
+
+    def _repeat(self, question: Question, first: Outcome) -> None:
+        """The same data in other memory must give the same answer, if not the same bits."""
+        second = self._ask(question, same_memory=False)
+        self.report.repeats += 1
+        self.report.repeats_differing += not same_bits(first, second)
+
+    def _steady(self, question: Question, bad: Comparison) -> Comparison:
+        """`bad`, or that the candidate gives right and wrong answers to the same question."""
+        if bad.status != "wrong_values":
+            return bad
+        for _ in range(RETRIES):
+            comparisons = question.judge(self._run(question, same_memory=False))
+            if all(c.status == "passed" for c in comparisons):
+                text = f"right on some runs, wrong on others ({describe(bad)})"
+                return Comparison(bad.case, bad.draw, bad.result, "nondeterministic", detail=text)
+        return bad
+
+
+def describe(comparison: Comparison) -> str:
+    """One line for a person: case, draw, what is wrong and where."""
+    c = comparison
+    where = f"case {c.case!r}, draw {c.draw!r}"
+    if c.status == "wrong_values" and c.max_error is not None and c.limit is not None:
+        return (
+            f"{where}: result {c.result} at {list(c.worst_index)} is {c.got}, expected "
+            f"{c.expected}; error {c.max_error:.3g} over limit {c.limit:g}, "
+            f"{c.bad} of {c.total} elements wrong"
+        )
+    return f"{where}: result {c.result}: {c.detail}"

@@ -1,0 +1,345 @@
+"""`grade`: what the judge says of one candidate on one chip. The one judge there is.
+
+The judge runs no foreign code. Gates run cheapest first and stop at the first that fails; each
+leaves one `Gate` record. A candidate's failure of any kind is a verdict. A failure of our own
+processes is tried once more with fresh ones and then is `infrastructure_error`. Device layer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from kernelmark.evaluators.chips.base import Chip
+from kernelmark.evaluators.grading import integrity
+from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
+from kernelmark.evaluators.grading.isolation import Limits
+from kernelmark.evaluators.grading.records import (
+    GATES,
+    Candidate,
+    Comparison,
+    Finding,
+    Gate,
+    KernelBuild,
+    Status,
+    Timing,
+    Verdict,
+)
+from kernelmark.evaluators.grading.session import Memory, Session
+from kernelmark.evaluators.grading.workers import (
+    Fault,
+    Infrastructure,
+    KilledFromOutside,
+    Server,
+    Worker,
+    close_servers,
+    shared_server,
+)
+from kernelmark.evaluators.languages.base import Language
+from kernelmark.evaluators.languages.registry import get_language
+from kernelmark.operators.records import Case, Operator, Tier
+
+Progress = Callable[[str, str], None]  #: called with a gate's name and a few words
+
+_TRANSPORTS = {"cpu": "memfd", "cuda": "cuda-ipc"}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a grade is made. The defaults are the rules of the board."""
+
+    tier: Tier = "small"  #: "full" grades small and full cases
+    cases: tuple[str, ...] = ()  #: names; empty takes the tier's
+    draws: int | None = None  #: at most so many draws a case; None takes the case's own
+    seed: int | None = None  #: None is secret, as it must be for anything that counts
+    timing: bool = True
+    timeout_s: float = 60.0  #: for one request to a runner: a load, or a call with its compilation
+    grade_timeout_s: float = 900.0
+    patience_s: float = 1.0  #: time of calls after which an interpreted case gets no more draws
+    index: int = 0  #: which accelerator
+
+
+@dataclass
+class Grade:
+    """A grade in the making; what each gate adds becomes the verdict."""
+
+    candidate: Candidate
+    operator: Operator
+    chip: Chip
+    settings: Settings
+    progress: Progress
+    gates: list[Gate] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    builds: list[KernelBuild] = field(default_factory=list)
+    comparisons: list[Comparison] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    message: str = ""
+    sku: str = ""
+    began: float = field(default_factory=time.monotonic)
+
+    def verdict(self, status: Status, message: str) -> Verdict:
+        """The record."""
+        return Verdict(
+            operator=self.operator.id,
+            candidate=self.candidate.id,
+            chip=self.chip.name,
+            attests=self.chip.attests,
+            status=status,
+            message=message,
+            sku=self.sku,
+            gates=tuple(self.gates),
+            findings=tuple(self.findings),
+            builds=tuple(self.builds),
+            comparisons=tuple(self.comparisons),
+            timings=tuple(self.timings) if status in _TIMED else (),
+            evidence=self.evidence,
+            environment=self.environment,
+            baseline=self.operator.baseline_name,
+            tier=self.settings.tier,
+            seconds=time.monotonic() - self.began,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+
+_TIMED = ("passed", "implausible", "tampered")
+
+
+class Stopped(Exception):
+    """A gate that did not pass."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status: Status = status
+        self.message = message
+
+
+def grade(
+    candidate: Candidate,
+    operator: Operator,
+    chip: Chip,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Grades `candidate` as an implementation of `operator` on `chip`. Never raises for what a
+    candidate does. KeyboardInterrupt passes through, with every runner dead."""
+    settings = settings or Settings()
+    last = ""
+    for attempt in range(2):
+        work = Grade(candidate, operator, chip, settings, progress or (lambda gate, text: None))
+        work.evidence["attempts"] = attempt + 1
+        try:
+            return _Cascade(work).run()
+        except KilledFromOutside as error:
+            last = str(error)
+            if attempt:
+                message = f"{error} twice in a row: most likely the machine is out of memory"
+                return work.verdict("out_of_memory", message)
+        except Infrastructure as error:
+            last = str(error)
+        close_servers()
+    return work.verdict("infrastructure_error", last)
+
+
+class _Cascade:
+    """The gates, in order, over the processes and the memory that they share."""
+
+    def __init__(self, work: Grade) -> None:
+        self.work = work
+        self.chip = work.chip
+        self.settings = work.settings
+        self.operator = work.operator
+        self.device = torch.device(work.chip.device)
+        self.dice = random.Random(
+            secrets.randbits(256) if self.settings.seed is None else self.settings.seed
+        )
+        self.language: Language = get_language(work.candidate.language)
+        self.server: Server
+        self.memory: Memory
+        self.worker: Worker
+        self.session: Session
+
+    def run(self) -> Verdict:
+        """All gates; the verdict."""
+        work = self.work
+        detection = self.chip.detect()
+        work.sku = detection.sku
+        if not detection.usable:
+            return work.verdict("unsupported", f"{self.chip.name}: {detection.why}")
+        self.server = shared_server(self.chip, self.settings.index)
+        try:
+            with contextlib.ExitStack() as stack:
+                for name in GATES:
+                    work.progress(name, "")
+                    self._gate(name, getattr(self, f"_{name}"), stack)
+        except Stopped as stop:
+            return work.verdict(stop.status, stop.message)
+        return work.verdict("passed", work.message)
+
+    def _gate(
+        self, name: str, gate: Callable[[contextlib.ExitStack], str], stack: contextlib.ExitStack
+    ) -> None:
+        """Runs one gate, records it, and turns a candidate's failure into `Stopped`."""
+        begin = time.monotonic()
+
+        def record(passed: bool, detail: str) -> None:
+            seconds = time.monotonic() - begin
+            self.work.gates.append(Gate(name, passed, seconds, detail))
+
+        try:
+            record(True, gate(stack))
+        except Fault as fault:
+            record(False, fault.message)
+            raise Stopped(fault.status, fault.message) from fault
+        except Stopped as stop:
+            record(False, stop.message)
+            raise
+
+    def _scan(self, stack: contextlib.ExitStack) -> str:
+        candidate = self.work.candidate
+        findings = self.language.scan(candidate.source, candidate.entry_point, self.operator)
+        self.work.findings.extend(findings)
+        if findings:
+            first = findings[0]
+            more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+            raise Stopped("rejected", f"line {first.line}: {first.reason}{more}")
+        return "only the candidate's own kernels compute"
+
+    def _build(self, stack: contextlib.ExitStack) -> str:
+        self.memory = Memory(self.device, _TRANSPORTS.get(self.device.type, "memfd"))
+        stack.callback(self.memory.close)
+        self.session = stack.enter_context(self._opened("candidate"))
+        self.work.environment |= _environment(self.chip, self.session, self.memory)
+        return f"loaded {self.work.candidate.entry_point}"
+
+    def _correctness(self, stack: contextlib.ExitStack) -> str:
+        cases = self._cases()
+        patience = self.settings.patience_s
+        if self.chip.attests == "executed":
+            patience = self.settings.grade_timeout_s
+        gate = Correctness(self.operator, self.session, self.device, self.dice, patience)
+        self.gate = gate
+        done = iter(range(1, len(cases) + 1))
+
+        def progress(case: Case) -> None:
+            self.work.progress("correctness", f"{next(done)}/{len(cases)} {case.name}")
+            self._check_time()
+
+        try:
+            gate.check(cases, self.settings.draws, progress)
+        except Failed as failed:
+            raise Stopped(failed.comparison.status, describe(failed.comparison)) from failed
+        finally:
+            report = gate.report
+            self.work.comparisons += report.comparisons
+            self.work.evidence["calls"] = report.calls
+            self.work.evidence["repeats"] = report.repeats
+            self.work.evidence["repeats_differing"] = report.repeats_differing
+        return f"{len(cases)} cases, {report.calls} calls, {len(report.comparisons)} results right"
+
+    def _integrity(self, stack: contextlib.ExitStack) -> str:
+        if not self.language.own_kernels or self.operator.kind != "compute":
+            return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
+        cases = [case for case in self._cases() if case.tier == "small" and not case.seedless]
+        self.dice.shuffle(cases)
+        workers: list[contextlib.AbstractContextManager[Session]] = []
+
+        def open_session() -> Session:
+            workers.append(opened := self._opened("candidate", disabled=True))
+            return stack.enter_context(opened)
+
+        seen = integrity.replay(
+            open_session, cases, lambda case: self.gate.question(case, case.draws[0])
+        )
+        self.work.evidence["replayed_without_kernels"] = list(seen.replayed)
+        self.work.evidence["right_without_kernels"] = list(seen.right_without)
+        if seen.right_without:
+            raise Stopped(
+                "tampered",
+                "the answer does not come from the candidate's own kernels: with them disabled, "
+                f"case {seen.right_without[0]!r} is still right",
+            )
+        return f"{len(seen.replayed)} cases without kernels, all of them wrong, as they should be"
+
+    def _timing(self, stack: contextlib.ExitStack) -> str:
+        if not self.settings.timing:
+            self.work.message = "right; not timed: switched off"
+            return "not timed: switched off"
+        if self.chip.timer() is None:
+            self.work.message = f"right; not timed: {self.chip.name}"
+            return f"not timed: {self.chip.name}"
+        raise NotImplementedError
+
+    def _cases(self) -> list[Case]:
+        tiers = ("small",) if self.settings.tier == "small" else ("small", "full")
+        cases = [case for case in self.operator.cases() if case.tier in tiers]
+        if self.settings.cases:
+            cases = [case for case in self.operator.cases() if case.name in self.settings.cases]
+        supported = [case for case in cases if not self._unsupported(case)]
+        left_out = {case.name: self._unsupported(case) for case in cases if case not in supported}
+        if left_out:
+            self.work.evidence["cases_left_out"] = left_out
+        if not supported:
+            why = next(iter(left_out.values()), "no case of this name or tier")
+            raise Stopped("unsupported", f"no case can run on {self.chip.name}: {why}")
+        return supported
+
+    def _unsupported(self, case: Case) -> str:
+        names = tuple(str(dtype).removeprefix("torch.") for dtype in case.dtypes)
+        return self.chip.unsupported(names)
+
+    @contextlib.contextmanager
+    def _opened(self, role: str, *, disabled: bool = False) -> Iterator[Session]:
+        """A fresh runner with the function loaded; dead at the end, whatever happens."""
+        worker = self.server.spawn(role, self.chip, _limits(self.chip))
+        try:
+            session = Session(worker, self.memory, self.settings.timeout_s)
+            if role == "baseline":
+                session.load(operator=self.operator.id)
+            else:
+                session.load(
+                    source=self.work.candidate.source,
+                    entry=self.work.candidate.entry_point,
+                    language=self.work.candidate.language,
+                    disabled=disabled,
+                )
+            yield session
+        finally:
+            worker.end()
+
+    def _check_time(self) -> None:
+        if time.monotonic() - self.work.began > self.settings.grade_timeout_s:
+            limit = self.settings.grade_timeout_s
+            raise Stopped("timed_out", f"the grade took longer than {limit:g} s")
+
+
+def _limits(chip: Chip) -> Limits:
+    if chip.device != "cpu":
+        return Limits()
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Limits(memory_bytes=max(4 << 30, physical // 2))
+
+
+def _environment(chip: Chip, session: Session, memory: Memory) -> dict[str, str]:
+    return {
+        "isolation": session.worker.isolation,
+        "transport": memory.transport,
+        "torch": torch.__version__,
+        "triton": version("triton"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "driver": chip.detect().driver,
+    }

@@ -1,0 +1,261 @@
+"""The process beside the candidate: makes its arguments, calls it, hands over the bytes.
+
+It holds no seed, no expected value and no verdict. Nothing that it says is believed: the judge
+checks every field of every reply and computes everything else from bytes. One request, one reply:
+
+- ``open``: the arena (again when it has grown).
+- ``load``: imports a candidate, or the baseline of an operator.
+- ``stage``: copies inputs out of the arena into private memory, fresh or where they were before.
+- ``call``: calls the entry point, waits for the device, puts results and inputs into the arena.
+
+The baseline's process is the same program in the other role. Device layer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kernelmark.evaluators.chips.registry import get_chip
+from kernelmark.evaluators.grading import wire
+from kernelmark.evaluators.grading.arena import aligned, open_arena, storage_bytes
+from kernelmark.evaluators.grading.channel import Channel, Closed
+from kernelmark.evaluators.grading.isolation import Isolation
+
+_SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+
+
+@dataclass
+class Slot:
+    """One set of arguments in private memory. `flats` are the bytes of the tensors' storages."""
+
+    tree: list[Any]
+    layouts: list[wire.Layout]
+    flats: list[torch.Tensor]
+    tensors: list[torch.Tensor]
+    tables: list[tuple[torch.Tensor, list[int]]] = field(default_factory=list)
+
+    def arguments(self, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call; lists and pointer tables are new objects each time."""
+        self.tables = []
+        return wire.decode(self.tree, self.tensors, device, lambda t: self._table(t, device))
+
+    def intact(self) -> bool:
+        """Whether pointer tables and the tensors' own layouts are as they were given."""
+        return all(table.tolist() == addresses for table, addresses in self.tables) and all(
+            _lies_as(t, layout) for t, layout in zip(self.tensors, self.layouts, strict=True)
+        )
+
+    def _table(self, tensors: list[torch.Tensor], device: torch.device) -> torch.Tensor:
+        addresses = [t.data_ptr() for t in tensors]
+        table = torch.tensor(addresses, dtype=torch.int64, device=device)
+        self.tables.append((table, addresses))
+        return table
+
+
+def main(channel: Channel, options: dict[str, Any], report: Isolation) -> None:
+    """Serves requests until the judge closes the channel."""
+    torch.set_num_threads(1)
+    runner = Runner(options)
+    channel.send({"event": "hello", "isolation": report.describe()})
+    with contextlib.suppress(Closed):
+        while True:
+            request, fds = channel.receive()
+            channel.send(runner.answer(request, fds))
+
+
+class Runner:
+    """State of a runner: the arena, the function under test, its arguments."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.role: str = options["role"]
+        self.chip = get_chip(options["chip"])
+        if self.chip.device != "cpu":  # else the server has done it, once for all its runners
+            self.chip.activate()
+        self.device = torch.device(self.chip.device)
+        self.arena = torch.empty(0, dtype=torch.uint8)
+        self.function: Callable[..., Any] | None = None
+        self.slots: dict[int, Slot] = {}
+        self.skipped: Any = None
+        self._disabling: Any = None
+        self.operations: dict[str, int] = {}
+
+    def answer(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        """Carries out one request. What the candidate raises becomes part of the reply."""
+        reply: dict[str, Any] = {"id": request["id"]}
+        operation = getattr(self, f"_do_{request['op']}")
+        try:
+            return reply | {"ok": True} | operation(request, fds)
+        except BaseException as error:  # SystemExit and KeyboardInterrupt too: all the candidate's
+            return reply | {"ok": False, "error": describe_error(error)}
+
+    def _do_open(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self.arena = open_arena(request["arena"], fds[0] if fds else None)
+        return {}
+
+    def _do_load(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        if self.role == "baseline":
+            from kernelmark.operators.registry import get_operator
+
+            self.function = get_operator(request["operator"]).baseline
+            return {}
+        from kernelmark.evaluators.languages.registry import get_language
+
+        language = get_language(request["language"])
+        if request["disabled"]:
+            self._disabling = language.disable_kernels()  # kept: it ends when it is collected
+            self.skipped = self._disabling.__enter__()
+        path = os.path.abspath(f"candidate{language.suffix}")
+        with open(path, "w") as file:
+            file.write(request["source"])
+        self.function = language.load(path, request["entry"])
+        return {}
+
+    def _do_stage(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        number = request["slot"]
+        layouts = [wire.layout_from(item) for item in request["layouts"]]
+        before = self.slots.get(number) if request["reuse"] else None
+        if before is None or [x.nbytes for x in before.layouts] != [x.nbytes for x in layouts]:
+            flats = [self._private(layout.nbytes) for layout in layouts]
+            views = [layout.view(flat) for layout, flat in zip(layouts, flats, strict=True)]
+            self.slots[number] = Slot(request["tree"], layouts, flats, views)
+        else:
+            # Same objects, same addresses, same version counters; only the data is new.
+            before.tree, before.layouts = request["tree"], layouts
+            flats = [storage_bytes(flat) for flat in before.flats]
+        for layout, flat in zip(layouts, flats, strict=True):
+            flat.copy_(self.arena[layout.at : layout.at + layout.nbytes])
+        self.chip.synchronize()
+        return {}
+
+    def _do_drop(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        for number in request["slots"]:
+            self.slots.pop(number, None)
+        return {}
+
+    def _do_call(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        slot = self.slots[request["slot"]]
+        args, kwargs = slot.arguments(self.device)
+        assert self.function is not None
+        with _poisoned_memory():
+            begin = time.perf_counter()
+            value = self.function(*args, **kwargs)
+            self.chip.synchronize()
+            seconds = time.perf_counter() - begin
+        reply = self._hand_over(slot, value, request)
+        return reply | {"seconds": seconds, "launches_skipped": self._launches()}
+
+    def _hand_over(self, slot: Slot, value: Any, request: dict[str, Any]) -> dict[str, Any]:
+        """Copies results and inputs into the arena and describes them."""
+        begin, end = request["region"]
+        writer = Writer(self.arena, slot.flats, begin, end)
+        described = writer.describe(value)
+        for flat, at in zip(slot.flats, request["inputs_at"], strict=True):
+            flat = storage_bytes(flat)
+            self.arena[at : at + flat.numel()].copy_(flat)
+        self.chip.synchronize()
+        return {
+            "value": described,
+            "tensors": writer.tensors,
+            "tables_intact": slot.intact(),
+            "threads": threading.active_count(),
+        }
+
+    def _launches(self) -> int:
+        return 0 if self.skipped is None else int(self.skipped.launches)
+
+    def _private(self, nbytes: int) -> torch.Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
+
+
+class Writer:
+    """Puts returned tensors into a region of the arena and describes whatever was returned."""
+
+    def __init__(
+        self, arena: torch.Tensor, inputs: Sequence[torch.Tensor], begin: int, end: int
+    ) -> None:
+        self.arena = arena
+        self.owners = {flat.data_ptr(): i for i, flat in enumerate(inputs) if flat.numel()}
+        self.next, self.end = begin, end
+        self.tensors: list[dict[str, Any]] = []
+
+    def describe(self, value: Any, depth: int = 0) -> dict[str, Any]:
+        """`value` as `wire.parse_reply` reads it."""
+        if type(value) is torch.Tensor and value.layout == torch.strided:
+            self.tensors.append(self._put(value))
+            return {"t": len(self.tensors) - 1}
+        if type(value) in (list, tuple) and depth < 8:
+            return {"l": [self.describe(item, depth + 1) for item in value]}
+        if value is None or type(value) in (bool, int, float):
+            return {"s": value}
+        if type(value) is complex:
+            return {"c": [value.real, value.imag]}
+        return {"x": f"{type(value).__module__}.{type(value).__qualname__}"}
+
+    def _put(self, tensor: torch.Tensor) -> dict[str, Any]:
+        tensor = tensor.detach()
+        base = tensor.untyped_storage().data_ptr()
+        owner = self.owners.get(base)
+        first = tensor.data_ptr() if tensor.numel() else base
+        nbytes = tensor.numel() * tensor.dtype.itemsize
+        at = self.next if self.next + nbytes <= self.end else None
+        if at is not None and nbytes:
+            same_size = _SAME_SIZE[tensor.dtype.itemsize]
+            place = self.arena[at : at + nbytes].view(same_size).view(tensor.shape)
+            place.copy_(tensor.resolve_conj().resolve_neg().view(same_size))
+        if at is not None:
+            self.next = aligned(at + nbytes)
+        return {
+            "dtype": wire.dtype_name(tensor.dtype),
+            "shape": list(tensor.shape),
+            "strides": list(tensor.stride()),
+            "place": [tensor.storage_offset(), first if owner is None else first - base],
+            "device": tensor.device.type,
+            "owner": owner,
+            "at": at,
+        }
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """Class names, text, and the last line of the candidate's file on the way."""
+    line = 0
+    for frame in traceback.extract_tb(error.__traceback__):
+        if os.path.basename(frame.filename).startswith("candidate."):
+            line = frame.lineno or 0
+    if isinstance(error, SyntaxError):
+        line = error.lineno or 0
+    return {
+        "kinds": [f"{k.__module__}.{k.__qualname__}" for k in type(error).__mro__[:8]],
+        "text": str(error)[:4000],
+        "line": line,
+    }
+
+
+@contextlib.contextmanager
+def _poisoned_memory() -> Iterator[None]:
+    """While open, memory that torch hands out uninitialised holds NaN or the largest integer."""
+    # What torch.use_deterministic_algorithms does, without its second of imports.
+    switch: Any = torch._C._set_deterministic_algorithms
+    settings: Any = torch.utils.deterministic
+    switch(True, warn_only=True)
+    settings.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        switch(False)
+
+
+def _lies_as(tensor: torch.Tensor, layout: wire.Layout) -> bool:
+    return (
+        tuple(tensor.shape) == layout.shape
+        and tuple(tensor.stride()) == layout.strides
+        and tensor.storage_offset() == layout.offset
+    )

@@ -1,0 +1,182 @@
+"""A runner and an arena as the judge uses them: give it a call, get back private tensors.
+
+Everything that comes out of a session is the judge's own copy: a runner that writes to the arena
+later changes nothing. Device layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import torch
+
+from kernelmark.evaluators.grading import wire
+from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
+from kernelmark.evaluators.grading.channel import Garbled, field
+from kernelmark.evaluators.grading.workers import Fault, Worker
+from kernelmark.operators.draws import Call
+from kernelmark.operators.records import Expected
+
+_MIN_ARENA = 16 << 20
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call did. `tensors` are the inputs as the call left them, in `Call.tensors` order;
+    `bytes_after` their whole storages. `value` is the nest returned, with `Got` for tensors."""
+
+    value: Any
+    tensors: tuple[torch.Tensor, ...]
+    bytes_after: tuple[torch.Tensor, ...]
+    intact: bool  #: the inputs' layouts and pointer tables are unchanged
+    launches_skipped: int
+    seconds: float
+    threads: int
+
+
+@dataclass(frozen=True)
+class Got:
+    """A returned tensor: the runner's description, and the judge's copy of its elements."""
+
+    about: wire.Returned
+    tensor: torch.Tensor | None  #: None where it did not fit into the region that was expected
+
+
+class Memory:
+    """The arena of one grade, shared by its runners; a larger one takes its place when needed."""
+
+    def __init__(self, device: torch.device, transport: str) -> None:
+        self.device = device
+        self.transport = transport
+        self.arena = Arena(_MIN_ARENA, device, transport)
+        self.generation = 1
+
+    def ensure(self, nbytes: int) -> None:
+        """Makes room for `nbytes`; sessions open the new arena before their next request."""
+        if nbytes > self.arena.nbytes:
+            self.arena.close()
+            self.arena = Arena(aligned(nbytes + nbytes // 4), self.device, self.transport)
+            self.generation += 1
+
+    def close(self) -> None:
+        """Lets go of the arena."""
+        self.arena.close()
+
+
+class Session:
+    """One runner with a loaded function."""
+
+    def __init__(self, worker: Worker, memory: Memory, timeout_s: float) -> None:
+        self.worker = worker
+        self.memory = memory
+        self.timeout_s = timeout_s
+        self._opened = 0
+        self._layouts: dict[int, list[wire.Layout]] = {}
+
+    def load(self, **fields: Any) -> None:
+        """Imports the candidate or the baseline in the runner."""
+        self._open_arena()
+        self.worker.ask("load", self.timeout_s, **fields)
+
+    def stage(self, slot: int, call: Call, *, reuse: bool = False) -> None:
+        """Gives the runner private copies of a call's tensors, or new data for the old ones."""
+        tensors = call.tensors()
+        layouts = wire.lay_out(tensors)
+        self._need(2 * wire.end_of(layouts))
+        for tensor, layout in zip(tensors, layouts, strict=True):
+            flat = storage_bytes(tensor)
+            self.memory.arena.bytes[layout.at : layout.at + layout.nbytes].copy_(flat)
+        self._synchronize()
+        self._layouts[slot] = layouts
+        self.worker.ask(
+            "stage",
+            self.timeout_s,
+            slot=slot,
+            tree=wire.encode(call),
+            layouts=[astuple(layout) for layout in layouts],
+            reuse=reuse,
+        )
+
+    def run(self, slot: int, expected: Sequence[Any]) -> Outcome:
+        """Calls the function on a staged slot and takes copies of all that it left behind."""
+        layouts = self._layouts[slot]
+        inputs_end = wire.end_of(layouts)
+        region = (inputs_end, inputs_end + _room(expected))
+        self._need(region[1])
+        reply = self.worker.ask(
+            "call",
+            self.timeout_s,
+            slot=slot,
+            region=region,
+            inputs_at=[layout.at for layout in layouts],
+        )
+        try:
+            return self._outcome(reply, layouts, region)
+        except Garbled as error:
+            self.worker.end()
+            raise Fault("tampered", f"the judge's channel was written to: {error}") from error
+
+    def _outcome(
+        self, reply: dict[str, Any], layouts: list[wire.Layout], region: tuple[int, int]
+    ) -> Outcome:
+        parsed = wire.parse_reply(reply, len(layouts), region)
+        # One copy of everything, first; nothing below looks at the arena.
+        copy = self.memory.arena.bytes[: region[1]].clone()
+        self._synchronize()
+        after = tuple(copy[x.at : x.at + x.nbytes] for x in layouts)
+        return Outcome(
+            value=_with_tensors(parsed.value, copy),
+            tensors=tuple(
+                _strided(flat, layout) for flat, layout in zip(after, layouts, strict=True)
+            ),
+            bytes_after=after,
+            intact=parsed.tables_intact,
+            launches_skipped=field(reply, "launches_skipped", int),
+            seconds=parsed.seconds,
+            threads=field(reply, "threads", int),
+        )
+
+    def _need(self, nbytes: int) -> None:
+        self.memory.ensure(nbytes)
+        self._open_arena()
+
+    def _open_arena(self) -> None:
+        if self._opened != self.memory.generation:
+            arena = self.memory.arena
+            fds = [] if arena.fd is None else [arena.fd]
+            self.worker.ask("open", self.timeout_s, fds, arena=arena.description)
+            self._opened = self.memory.generation
+
+    def _synchronize(self) -> None:
+        if self.memory.device.type != "cpu":
+            torch.get_device_module(self.memory.device.type).synchronize()
+
+
+def _room(expected: Sequence[Any]) -> int:
+    """Bytes for the returned elements, with a little to spare for results of a wrong size."""
+    sizes = [
+        aligned(item.value.numel() * item.dtype.itemsize)
+        for item in expected
+        if isinstance(item, Expected)
+    ]
+    return sum(sizes) + aligned(1 << 16)
+
+
+def _with_tensors(value: Any, copy: torch.Tensor) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_with_tensors(item, copy) for item in value)
+    if not isinstance(value, wire.Returned):
+        return value
+    if value.at is None:
+        return Got(value, None)
+    elements = copy[value.at : value.at + value.nbytes].view(value.dtype)
+    return Got(value, elements.view(value.shape))
+
+
+def _strided(flat: torch.Tensor, layout: wire.Layout) -> torch.Tensor:
+    """The view that `layout` describes over the bytes `flat`."""
+    dtype = wire.dtype_named(layout.dtype)
+    whole = flat[: flat.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
+    return whole.as_strided(layout.shape, layout.strides, whole.storage_offset() + layout.offset)

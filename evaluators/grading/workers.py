@@ -1,0 +1,336 @@
+"""The judge's handles on its helper processes: start, ask, time out, kill, account for.
+
+A candidate's fault is raised as `Fault` with the status that it earns. A helper that fails for a
+reason outside the candidate raises `Infrastructure`: the grade is done again in fresh processes.
+Device layer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernelmark.evaluators.chips.base import Chip
+from kernelmark.evaluators.grading import isolation, server
+from kernelmark.evaluators.grading.channel import (
+    Channel,
+    Closed,
+    Garbled,
+    Late,
+    field,
+    printable,
+)
+from kernelmark.evaluators.grading.records import Status
+
+START_S = 120.0  #: importing torch from a cold disk
+SPAWN_S = 60.0
+BURIAL_S = 10.0
+
+#: substrings of exception class names and texts, with what they mean, first match
+_MEANINGS: tuple[tuple[str, Status], ...] = (
+    ("OutOfMemoryError", "out_of_memory"),
+    ("builtins.MemoryError", "out_of_memory"),
+    ("can't allocate memory", "out_of_memory"),
+    ("CUDA out of memory", "out_of_memory"),
+    ("triton.compiler.errors", "build_error"),
+    ("triton.runtime.errors.OutOfResources", "build_error"),
+    ("triton.runtime.errors.PTXASError", "build_error"),
+)
+
+
+class Fault(Exception):
+    """The candidate's failure: a status and one line for a person."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status: Status = status
+        self.message = message
+
+
+class Infrastructure(Exception):
+    """A helper process failed, and the candidate is not known to be why."""
+
+
+class KilledFromOutside(Infrastructure):
+    """SIGKILL that the judge did not send: somebody, or the kernel out of memory."""
+
+
+class Server:
+    """A server process for one chip. Starts at once; `spawn` waits until it is ready."""
+
+    def __init__(self, chip: Chip, index: int = 0) -> None:
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._events: dict[tuple[str, int], tuple[dict[str, Any], list[int]]] = {}
+        self._ready = False
+        ours, theirs = socket.socketpair()
+        self._channel = Channel(ours)
+        self.rooted, self._process = _start(theirs, chip, index)
+        theirs.close()
+        self._channel.send({"chip": chip.name, "preload": _modules(chip)})
+
+    @property
+    def pid(self) -> int:
+        """Process id (of bubblewrap's monitor, where that is in use)."""
+        return self._process.pid
+
+    def spawn(self, role: str, chip: Chip, limits: isolation.Limits) -> Worker:
+        """A fresh runner in the role ``candidate`` or ``baseline``. Raises `Infrastructure`."""
+        ours, theirs = socket.socketpair()
+        with self._lock:
+            number = next(self._numbers)
+            message = {
+                "op": "spawn",
+                "number": number,
+                "role": role,
+                "chip": chip.name,
+                "limits": server.limits_message(limits),
+                "environment": {},
+            }
+            try:
+                self._wait_ready()
+                self._channel.send(message, [theirs.fileno()])
+                _, fds = self._event("spawned", number, SPAWN_S)
+            except (Closed, Late, Garbled) as error:
+                ours.close()
+                raise Infrastructure(f"the server process failed: {error}") from error
+            finally:
+                theirs.close()
+        worker = Worker(self, number, Channel(ours), fds[0])
+        worker.greet()
+        return worker
+
+    def status_of(self, number: int, timeout_s: float = BURIAL_S) -> int:
+        """Wait status of a runner that is dead or dying. Raises `Infrastructure`."""
+        try:
+            with self._lock:
+                message, _ = self._event("exited", number, timeout_s)
+        except (Closed, Late, Garbled) as error:
+            raise Infrastructure(f"the server process failed: {error}") from error
+        return field(message, "status", int)
+
+    def alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Ends the server and every runner."""
+        self._channel.close()
+        try:
+            self._process.wait(BURIAL_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _wait_ready(self) -> None:
+        if not self._ready:
+            message, _ = self._channel.receive(START_S)
+            if message.get("event") != "ready":
+                raise Garbled("the server process did not get ready")
+            self._ready = True
+
+    def _event(self, name: str, number: int, timeout_s: float) -> tuple[dict[str, Any], list[int]]:
+        """Waits for one event, keeping others for whoever asks."""
+        deadline = time.monotonic() + timeout_s
+        while (name, number) not in self._events:
+            message, fds = self._channel.receive(max(0.0, deadline - time.monotonic()))
+            self._events[message["event"], message["number"]] = message, fds
+        return self._events.pop((name, number))
+
+
+class Worker:
+    """One runner process."""
+
+    def __init__(self, home: Server, number: int, channel: Channel, pidfd: int) -> None:
+        self.server = home
+        self.number = number
+        self.channel = channel
+        self.pidfd = pidfd
+        self.pid = _pid_of(pidfd)
+        self.isolation = ""
+        self._killed = False
+        self._ended = False
+
+    def greet(self) -> None:
+        """Waits for the runner's first word. No foreign code has run yet."""
+        try:
+            message, _ = self.channel.receive(SPAWN_S, self.pidfd)
+            if message.get("event") == "failed":
+                raise Garbled(printable(field(message, "text", str)))
+            self.isolation = printable(field(message, "isolation", str))
+        except (Closed, Late, Garbled) as error:
+            self.end()
+            raise Infrastructure(f"a runner did not start: {error}") from error
+
+    def ask(
+        self, op: str, timeout_s: float, fds: Sequence[int] = (), **fields: Any
+    ) -> dict[str, Any]:
+        """One request, one reply. Raises `Fault` or `Infrastructure`; then the runner is dead."""
+        number = secrets.randbits(62)
+        deadline = time.monotonic() + timeout_s
+        try:
+            self.channel.send({"id": number, "op": op, **fields}, fds, timeout_s)
+            reply, foreign = self.channel.receive(deadline - time.monotonic(), self.pidfd)
+            for fd in foreign:
+                os.close(fd)
+            if reply.get("id") != number or foreign:
+                raise Garbled("an answer to no question")
+            if field(reply, "ok", bool):
+                return reply
+        except Late as error:
+            self.end()
+            raise Fault("timed_out", f"no answer within {timeout_s:g} s ({op})") from error
+        except Garbled as error:
+            self.end()
+            raise Fault("tampered", f"the judge's channel was written to: {error}") from error
+        except Closed as error:
+            raise self._cause_of_death() from error
+        raise _fault_of(reply, op)
+
+    def tasks(self) -> int:
+        """Threads of the process, as the kernel counts them; 0 where they cannot be seen."""
+        try:
+            return len(os.listdir(f"/proc/{self.pid}/task"))
+        except OSError:
+            return 0
+
+    def end(self) -> None:
+        """Kills the runner and all it started, and waits until it is gone."""
+        if self._ended:
+            return
+        self._ended = self._killed = True
+        with contextlib.suppress(ProcessLookupError):
+            if self.pid > 0 and isolation.OWN_PROCESSES not in self.isolation:
+                os.killpg(self.pid, signal.SIGKILL)
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        self.channel.close()
+        try:
+            self.server.status_of(self.number)
+        except Infrastructure:
+            pass  # the server is gone, and its runners with it
+        finally:
+            os.close(self.pidfd)
+
+    def _cause_of_death(self) -> Exception:
+        try:
+            status = self.server.status_of(self.number)
+        except Infrastructure as error:
+            return error
+        finally:
+            self._forget()
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGKILL:
+                return KilledFromOutside("the runner was killed (SIGKILL)")
+            name = signal.Signals(number).name
+            return Fault("runtime_error", f"crashed: the process died of {name}")
+        code = os.waitstatus_to_exitcode(status)
+        return Fault("runtime_error", f"ended its own process with status {code}")
+
+    def _forget(self) -> None:
+        if not self._ended:
+            self._ended = True
+            self.channel.close()
+            os.close(self.pidfd)
+
+
+_servers: dict[tuple[str, int], Server] = {}
+_servers_lock = threading.Lock()
+
+
+def shared_server(chip: Chip, index: int = 0) -> Server:
+    """The server for `chip` that grades in this process share; started if there is none."""
+    with _servers_lock:
+        found = _servers.get((chip.name, index))
+        if found is None or not found.alive():
+            if found is not None:
+                found.close()
+            found = _servers[chip.name, index] = Server(chip, index)
+        return found
+
+
+def close_servers() -> None:
+    """Ends every shared server; the next grade starts a fresh one."""
+    with _servers_lock:
+        for running in _servers.values():
+            running.close()
+        _servers.clear()
+
+
+atexit.register(close_servers)
+
+
+def _start(theirs: socket.socket, chip: Chip, index: int) -> tuple[bool, subprocess.Popen[bytes]]:
+    """Starts the process with its channel and a pidfd of this one; True: in bubblewrap."""
+    environment = isolation.environment()
+    chip.prepare(environment, index)
+    here = os.path.realpath(os.getcwd())
+    path = [p for p in sys.path if p and os.path.realpath(p) != here]
+    judge = os.pidfd_open(os.getpid())
+    try:
+        command = server.command(theirs.fileno(), judge, path)
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            pass_fds=(theirs.fileno(), judge),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=None if os.environ.get("KERNELMARK_DEBUG") else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        os.close(judge)
+    return "rooted" in command, process
+
+
+def _modules(chip: Chip) -> list[str]:
+    """What a server imports before it forks, so that no runner has to."""
+    return [
+        type(chip).__module__,
+        "kernelmark.evaluators.chips.registry",
+        "kernelmark.evaluators.languages.registry",
+        "kernelmark.evaluators.languages.triton",
+        "kernelmark.evaluators.grading.runner",
+    ]
+
+
+def _pid_of(pidfd: int) -> int:
+    """The process id behind a pidfd as this process sees it; -1 if it is gone or hidden."""
+    with open(f"/proc/self/fdinfo/{pidfd}") as file:
+        for line in file:
+            if line.startswith("Pid:"):
+                return int(line.split()[1])
+    return -1
+
+
+def _fault_of(reply: dict[str, Any], op: str) -> Exception:
+    """What an exception in the runner means. The text is foreign."""
+    error = reply.get("error")
+    if not isinstance(error, dict):
+        return Fault("tampered", "the judge's channel was written to: an error without a cause")
+    kinds = [printable(str(kind), 100) for kind in list(error.get("kinds", ()))[:8]]
+    text = printable(str(error.get("text", "")))
+    line = error.get("line")
+    where = f"line {line}: " if type(line) is int and line > 0 else ""
+    name = kinds[0].rpartition(".")[2] if kinds else "error"
+    first_line = text.strip().split("\n")[0]
+    message = f"{where}{name}: {first_line}" if first_line else f"{where}{name}"
+    searched = [*kinds, text]
+    for needle, status in _MEANINGS:
+        if any(needle in part for part in searched):
+            return Fault(status, message)
+    return Fault("build_error" if op == "load" else "runtime_error", message)
+
+
+Progress = Callable[[str], None]
