@@ -188,14 +188,19 @@ def flipping(position: int) -> Callable[[Args], Args]:
     return lambda args: replaced(args, **{f"a{position}": 1 - args[position]})
 
 
-def scalars(letter: str) -> tuple[Any, Any]:
-    """An alpha and a beta that are neither 0 nor 1, complex where the routine is."""
-    return (0.75 - 0.5j, -0.25 + 1.5j) if letter in "CZ" else (0.75, -1.5)
+def scalars(letter: str) -> tuple[Any, ...]:
+    """An alpha and a beta that are neither 0 nor 1, complex where the routine is.
+
+    They are no short binary fractions: passing a double's alpha as float32 costs precision.
+    """
+    complex_ = (0.7 - 0.55j, -0.3 + 1.4j)
+    return tuple(number(v if letter in "CZ" else v.real * 1.1, letter) for v in complex_)
 
 
 def number(value: complex, letter: str) -> Any:
-    """`value` as the host scalar of a routine of that letter."""
-    return complex(value) if letter in "CZ" else complex(value).real
+    """`value` as the host scalar of a routine of that letter, rounded to its dtype."""
+    given = complex(value) if letter in "CZ" else complex(value).real
+    return torch.tensor(given, dtype=layout.LETTERS[letter]).item()
 
 
 def rewriting(position: int, change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[..., Args]:
