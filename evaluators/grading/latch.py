@@ -5,18 +5,22 @@ The runner's own figures are claims. Here the judge alone holds the clock:
 1. The judge asks the runner to queue N calls behind a latch: `queue` makes the stream wait for a
    word in a page of memory that both processes share, launches the calls, and has the stream write
    another word at the end. The runner answers "queued"; nothing has run.
-2. The judge writes fresh inputs into the buffers that the calls read, and poisons their outputs.
-   The answers did not exist before this moment.
+2. The judge writes fresh inputs into the shared memory that the queue reads. The answers did not
+   exist before this moment.
 3. `Latch.release` lets the stream go and reads the judge's clock; `Latch.wait` spins on the other
    word and reads it again.
-4. The judge checks outputs of the calls, secretly chosen.
+4. The judge checks results of the calls, secretly chosen.
 
 The time between 3's two readings is device time of N calls back to back: the host's launches were
 over before it began, so a kernel of 2 microseconds shows its 2 microseconds and the gap to the next
-one, about 1.3 more. Twice, with N and 2N calls: the difference leaves out the fixed cost, which is
-5 to 15 microseconds on an H200 and 150 when the device first has to switch from the judge's context
-to the runner's (`statistics.per_call_us`). A runner that claims
-less than the device needed is contradicted, whatever it does to its own clocks, tracer or channel.
+one, about 1.3 more. With N and with 2N calls: the difference leaves out the fixed cost, which on an
+H200 is 5 to 15 microseconds, and 150 when the device first has to switch from the judge's context
+to the runner's (`statistics.per_call_us`, `alternate`).
+
+A runner that claims less than the device needed is contradicted, whatever it does to its clocks,
+tracer or channel. One way is left to it: native code that writes the "done" word itself while the
+work goes on. It gains no more than the time until the judge reads the results; nothing in Python or
+Triton that passes the scan can write that word.
 
 Queueing also gives the host time per call (what `DeviceLatch.queue` returns). A call that waits for
 the device itself cannot be queued: the runner then never answers, the judge releases after its time

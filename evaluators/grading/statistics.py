@@ -128,14 +128,10 @@ def plausibility(device_us: float, floor_us: float | None) -> Plausibility:
 def per_call_us(wall_n_us: Sequence[float], wall_2n_us: Sequence[float], n: int) -> float:
     """Time of one call from walls of N and of 2N calls; the cost of a batch itself drops out.
 
-    Medians first, then the difference: a disturbed repetition does not decide. Raises ValueError
-    when 2N calls did not take longer than N, which no clock of the judge's own can show for work
-    that was done.
+    Medians first, then the difference: a disturbed repetition does not decide. Zero or less, which
+    `agreement` refuses, means that the longer batch was not done, or that the clock was disturbed.
     """
-    difference = statistics.median(wall_2n_us) - statistics.median(wall_n_us)
-    if difference <= 0:
-        raise ValueError(f"2 x {n} calls took no longer than {n}")
-    return difference / n
+    return (statistics.median(wall_2n_us) - statistics.median(wall_n_us)) / n
 
 
 Finding = Literal[
@@ -177,11 +173,14 @@ def agreement(claimed_us: float, wall_us: float | None, cold_us: float | None = 
       and a call alone with cold caches has little reason to be faster. No accusation: the time
       reported is `wall_us`, which the judge saw, on the side concerned.
     - "no_second_clock": nothing backs the claim. The time reported is the judge's end-to-end
-      latency, for want of a better one.
+      latency, for want of a better one (`alternate.Measured.correction` does both).
     """
     if wall_us is None:
         detail = "the call cannot be queued, so that the judge's clock sees the host's time too"
         return Agreement(False, "no_second_clock", detail, claimed_us, None)
+    if wall_us <= 0:
+        detail = "twice as many calls took no longer by the judge's clock"
+        return Agreement(False, "claimed_too_long", detail, claimed_us, wall_us)
     slack = tolerance_us(claimed_us, wall_us)
     text = f"trace {claimed_us:.2f} us, judge's clock {wall_us:.2f} us a call"
     if claimed_us < wall_us - slack:
