@@ -286,7 +286,7 @@ def _im2col_second(
     x = wide(self).numpy()
     around = [(0, 0)] * (x.ndim - 2) + [(p, p) for p in padding]
     reach = [d * (k - 1) + 1 for k, d in zip(kernel_size, dilation, strict=True)]
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, around), reach, axis=(-2, -1))  # type: ignore[call-overload]
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, around), reach, axis=(-2, -1))
     seen = windows[..., :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
     last = seen.ndim - 4
     seen = np.moveaxis(seen, (last, last + 1), (-2, -1))  # taps first, then places
