@@ -31,7 +31,7 @@ def stored(x: torch.Tensor, kv_cache_dtype: str, scale: torch.Tensor) -> torch.T
     return to_float8(x.double() / scale.double(), FLOAT8[kv_cache_dtype]).view(torch.uint8)
 
 
-def _stored_fast(x: torch.Tensor, kv_cache_dtype: str, scale: torch.Tensor) -> torch.Tensor:
+def stored_fast(x: torch.Tensor, kv_cache_dtype: str, scale: torch.Tensor) -> torch.Tensor:
     """`stored` in float32."""
     if kv_cache_dtype == "auto":
         return x
@@ -63,11 +63,11 @@ def _paged_value(block: torch.Tensor, place: torch.Tensor) -> tuple[Any, ...]:
     return block, slice(None), slice(None), place
 
 
-def _flash(block: torch.Tensor, place: torch.Tensor) -> tuple[Any, ...]:
+def index_flash(block: torch.Tensor, place: torch.Tensor) -> tuple[Any, ...]:
     return block, place
 
 
-def _expected(cache: torch.Tensor, kv_cache_dtype: str) -> Expected:
+def expected_cache(cache: torch.Tensor, kv_cache_dtype: str) -> Expected:
     return Expected(cache, cache.dtype) if kv_cache_dtype == "auto" else expect_codes(cache)
 
 
@@ -78,7 +78,7 @@ def draw_slots(slot_mapping: torch.Tensor, slots: int, generator: torch.Generato
     slot_mapping[5::8] = -1
 
 
-def _draw_runs(
+def draw_runs(
     slot_mapping: torch.Tensor, blocks: int, block_size: int, generator: torch.Generator
 ) -> None:
     """Slots of a prefill: blocks in random order, each filled in turn; the last 16 are padding."""
@@ -279,7 +279,7 @@ def _prepare(call: Call, case: Case, generator: torch.Generator) -> None:
     if case.tier == "small":
         draw_slots(slot_mapping, key_cache.shape[0] * block_size, generator)
     else:
-        _draw_runs(slot_mapping, key_cache.shape[0], block_size, generator)
+        draw_runs(slot_mapping, key_cache.shape[0], block_size, generator)
 
 
 def _grouped(key: torch.Tensor, x: int) -> torch.Tensor:
@@ -308,7 +308,7 @@ def _write_both(
         write_slots(value_cache, values, slot_mapping, block_size, _paged_value)
     else:
         for cache, rows in ((key_cache, keys), (value_cache, values)):
-            write_slots(cache, rows, slot_mapping, cache.shape[1], _flash)
+            write_slots(cache, rows, slot_mapping, cache.shape[1], index_flash)
 
 
 def _oracle(
@@ -324,7 +324,7 @@ def _oracle(
     _write_both(
         stored, key, value, key_cache, value_cache, slot_mapping, kv_cache_dtype, k_scale, v_scale
     )
-    return [_expected(key_cache, kv_cache_dtype), _expected(value_cache, kv_cache_dtype)]
+    return [expected_cache(key_cache, kv_cache_dtype), expected_cache(value_cache, kv_cache_dtype)]
 
 
 def _second(
@@ -341,7 +341,7 @@ def _second(
     paged = key_cache.dim() == 5
     block_size = key_cache.shape[3 if paged else 1]
     keys, values = (
-        _stored_fast(t, kv_cache_dtype, s) for t, s in ((key, k_scale), (value, v_scale))
+        stored_fast(t, kv_cache_dtype, s) for t, s in ((key, k_scale), (value, v_scale))
     )
     for token, slot in enumerate(slot_mapping.tolist()):
         if slot < 0:
@@ -359,7 +359,7 @@ def _second(
 
 
 def _reshape_and_cache(*args: Any) -> None:
-    _write_both(_stored_fast, *args)
+    _write_both(stored_fast, *args)
 
 
 def _cost(case: Case) -> Cost:
@@ -381,7 +381,7 @@ def _mutant(variant: str) -> Any:
         k_scale: torch.Tensor,
         v_scale: torch.Tensor,
     ) -> None:
-        slots, convert = slot_mapping, _stored_fast
+        slots, convert = slot_mapping, stored_fast
         if variant == "padding written to the last slot":
             last = key_cache.shape[0] * key_cache.shape[3 if key_cache.dim() == 5 else 1] - 1
             slots = torch.where(slots < 0, last, slots)
@@ -394,7 +394,7 @@ def _mutant(variant: str) -> Any:
         if variant == "scales exchanged":
             k_scale, v_scale = v_scale, k_scale
         if variant == "rounded towards zero":
-            convert = _truncated
+            convert = stored_truncated
         if variant == "value cache left":
             value_cache = value_cache.clone()
         if variant == "cache cleared first":
@@ -407,7 +407,7 @@ def _mutant(variant: str) -> Any:
     return mutant
 
 
-def _truncated(x: torch.Tensor, kv_cache_dtype: str, scale: torch.Tensor) -> torch.Tensor:
+def stored_truncated(x: torch.Tensor, kv_cache_dtype: str, scale: torch.Tensor) -> torch.Tensor:
     if kv_cache_dtype == "auto":
         return x
     wanted = x.float() / scale
