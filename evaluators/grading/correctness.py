@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -132,15 +132,20 @@ class Correctness:
         self.report.repeats_differing += not same_bits(first, second)
 
     def _steady(self, question: Question, bad: Comparison) -> Comparison:
-        """`bad`, or that the candidate gives right and wrong answers to the same question."""
+        """`bad`, or why the same question gets right answers too: chance, or what was kept."""
         if bad.status != "wrong_values":
             return bad
-        for _ in range(RETRIES):
-            comparisons = question.judge(self._run(question, same_memory=False))
-            if all(c.status == "passed" for c in comparisons):
-                text = f"right on some runs, wrong on others ({describe(bad)})"
-                return Comparison(bad.case, bad.draw, bad.result, "nondeterministic", detail=text)
+        # In the same memory: who goes by identity or address answers wrongly again.
+        if any(self._right(question, same_memory=True) for _ in range(RETRIES)):
+            text = f"right on some runs, wrong on others ({describe(bad)})"
+            return replace(bad, status="nondeterministic", detail=text)
+        if self._right(question, same_memory=False):
+            return replace(bad, detail="right in fresh memory: an answer kept from another call")
         return bad
+
+    def _right(self, question: Question, same_memory: bool) -> bool:
+        comparisons = question.judge(self._run(question, same_memory))
+        return all(c.status == "passed" for c in comparisons)
 
 
 def describe(comparison: Comparison) -> str:
@@ -151,6 +156,6 @@ def describe(comparison: Comparison) -> str:
         return (
             f"{where}: result {c.result} at {list(c.worst_index)} is {c.got}, expected "
             f"{c.expected}; error {c.max_error:.3g} over limit {c.limit:g}, "
-            f"{c.bad} of {c.total} elements wrong"
+            f"{c.bad} of {c.total} elements wrong" + (f" ({c.detail})" if c.detail else "")
         )
     return f"{where}: result {c.result}: {c.detail}"

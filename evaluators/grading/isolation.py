@@ -2,9 +2,9 @@
 
 Two layers. Where bubblewrap is installed the server, and all it forks, sees a read-only root that
 holds the interpreter, the libraries, the device files and nothing else. Each runner then goes into
-its own process, mount, IPC and network namespaces with a private scratch folder and /dev/shm (and builds
-that root itself where there is no bubblewrap), takes limits, becomes `nobody`, and loses every
-capability. What the machine does not allow is left out, and the report says so; nothing here
+its own process, mount, IPC and network namespaces with a private scratch folder and /dev/shm (and
+builds that root itself where there is no bubblewrap), takes limits, becomes `nobody`, and loses
+every capability. What the machine does not allow is left out, and the report says so; nothing here
 hides a failure. `Isolation.describe` goes into the verdict's environment.
 
 It does not filter system calls, and it does not keep a candidate from the device's own driver.
@@ -43,28 +43,16 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 #: device files of accelerators, by vendor: NVIDIA, AMD, Intel and others, Ascend, Moore Threads
 _ACCELERATORS = (
-    "nvidia*",
-    "kfd",
-    "dri",
-    "davinci*",
-    "devmm_svm",
-    "hisi_hdc",
-    "mthreads*",
-    "mtgpu*",
+    *("nvidia*", "kfd", "dri", "davinci*", "devmm_svm", "hisi_hdc"),
+    *("mthreads*", "mtgpu*", "iluvatar*", "mxcd*"),
 )
 #: variables that a helper process inherits; everything else (keys, paths of the user) stays out
-_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "TZ")
+_KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TZ")
 _KEPT_PREFIXES = (
-    "CUDA_",
-    "NVIDIA_",
-    "HIP_",
-    "ROCM_",
-    "ROCR_",
-    "HSA_",
-    "ASCEND_",
-    "MUSA_",
-    "TRITON_",
+    *("CUDA_", "NVIDIA_", "HIP_", "ROCM_", "ROCR_", "HSA_", "ASCEND_", "MUSA_", "TRITON_"),
 )
+#: libraries of the host compute with one thread: a runner's threads are the candidate's
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _NEVER = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET", "TRITON_DUMP_DIR")
 
 #: the one place where a runner may write; a tmpfs of its own
@@ -113,7 +101,8 @@ def environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _KEPT_VARIABLES or (name.startswith(_KEPT_PREFIXES) and name not in _NEVER)
     }
-    return {"PATH": os.defpath, **kept, "HOME": "/", "LANG": "C.UTF-8"}
+    fixed = {"HOME": "/", "LANG": "C.UTF-8", **dict.fromkeys(_ONE_THREAD, "1")}
+    return {"PATH": os.defpath, **kept, **fixed}
 
 
 def visible_paths(package: Path) -> list[str]:

@@ -8,7 +8,6 @@ processes is tried once more with fresh ones and then is `infrastructure_error`.
 from __future__ import annotations
 
 import contextlib
-import os
 import platform
 import random
 import secrets
@@ -68,6 +67,7 @@ class Settings:
     grade_timeout_s: float = 900.0
     patience_s: float = 1.0  #: time of calls after which an interpreted case gets no more draws
     index: int = 0  #: which accelerator
+    memory_bytes: int = 8 << 30  #: address space of a runner, where the device is the CPU
 
 
 @dataclass
@@ -303,7 +303,7 @@ class _Cascade:
     @contextlib.contextmanager
     def _opened(self, role: str, *, disabled: bool = False) -> Iterator[Session]:
         """A fresh runner with the function loaded; dead at the end, whatever happens."""
-        worker = self.server.spawn(role, self.chip, _limits(self.chip))
+        worker = self.server.spawn(role, self.chip, _limits(self.chip, self.settings))
         try:
             session = Session(worker, self.memory, self.settings.timeout_s)
             if role == "baseline":
@@ -325,11 +325,9 @@ class _Cascade:
             raise Stopped("timed_out", f"the grade took longer than {limit:g} s")
 
 
-def _limits(chip: Chip) -> Limits:
-    if chip.device != "cpu":
-        return Limits()
-    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Limits(memory_bytes=max(4 << 30, physical // 2))
+def _limits(chip: Chip, settings: Settings) -> Limits:
+    """Device drivers reserve address space without measure; there is no limit there."""
+    return Limits(memory_bytes=settings.memory_bytes if chip.device == "cpu" else None)
 
 
 def _environment(chip: Chip, session: Session, memory: Memory) -> dict[str, str]:

@@ -6,7 +6,6 @@ Device layer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -139,7 +138,7 @@ class Question:
         if not isinstance(got, Got):
             return self._problem("wrong_layout", "returns no tensor", number)
         about, owner = got.about, self._argument_tensor(want.argument)
-        if about.owner != owner and math.prod(want.shape):
+        if about.owner != owner and 0 not in want.shape:
             return self._problem("wrong_layout", "must be a view of its argument", number)
         if about.shape != want.shape:
             text = f"shape {about.shape}, expected {want.shape}"
@@ -220,7 +219,7 @@ def _own_bytes(tensor: torch.Tensor) -> torch.Tensor:
 def _wrong_layout(about: Returned, want: Expected, inputs: Sequence[torch.Tensor]) -> str:
     if about.device != want.value.device.type:
         return f"is on {about.device}, not on {want.value.device.type}"
-    if about.owner is not None and math.prod(about.shape):
+    if about.owner is not None and 0 not in about.shape:
         return f"shares memory with input tensor {about.owner}"
     if want.strides is not None and not _same_strides(about, want.strides):
         return f"strides {about.strides}, expected {want.strides}"
@@ -231,14 +230,14 @@ def _wrong_layout(about: Returned, want: Expected, inputs: Sequence[torch.Tensor
 
 def _same_strides(about: Returned, strides: tuple[int, ...]) -> bool:
     """Equal where they matter: not in dimensions of size 1, nor in an empty tensor."""
-    if not math.prod(about.shape):
+    if 0 in about.shape:
         return True
     triples = zip(about.shape, about.strides, strides, strict=True)
     return all(a == b for size, a, b in triples if size != 1)
 
 
 def _dense(about: Returned) -> bool:
-    if not math.prod(about.shape):
+    if 0 in about.shape:
         return True
     step = 1
     pairs = sorted((s, n) for n, s in zip(about.shape, about.strides, strict=True) if n != 1)

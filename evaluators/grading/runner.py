@@ -93,7 +93,7 @@ class Runner:
         reply: dict[str, Any] = {"id": request["id"]}
         operation = getattr(self, f"_do_{request['op']}")
         try:
-            return reply | {"ok": True} | operation(request, fds)
+            return {**reply, "ok": True, **operation(request, fds)}
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: all the candidate's
             return reply | {"ok": False, "error": describe_error(error)}
 

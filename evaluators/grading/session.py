@@ -33,7 +33,6 @@ class Outcome:
     intact: bool  #: the inputs' layouts and pointer tables are unchanged
     launches_skipped: int
     seconds: float
-    threads: int
 
 
 @dataclass(frozen=True)
@@ -73,11 +72,13 @@ class Session:
         self.memory = memory
         self.timeout_s = timeout_s
         self._opened = 0
+        self._tasks = 0  #: threads of the process with the candidate loaded
         self._layouts: dict[int, list[wire.Layout]] = {}
 
     def load(self, **fields: Any) -> None:
         """Imports the candidate or the baseline in the runner."""
         self._open_arena()
+        self._tasks = self.worker.tasks()
         self.worker.ask("load", self.timeout_s, **fields)
 
     def stage(self, slot: int, call: Call, *, reuse: bool = False) -> None:
@@ -113,6 +114,7 @@ class Session:
             inputs_at=[layout.at for layout in layouts],
         )
         try:
+            self._nothing_runs_on(reply)
             return self._outcome(reply, layouts, region)
         except Garbled as error:
             self.worker.end()
@@ -135,8 +137,16 @@ class Session:
             intact=parsed.tables_intact,
             launches_skipped=field(reply, "launches_skipped", int),
             seconds=parsed.seconds,
-            threads=field(reply, "threads", int),
         )
+
+    def _nothing_runs_on(self, reply: dict[str, Any]) -> None:
+        """No thread may outlive a call. Drivers of devices start some of their own, so that only
+        on the CPU the kernel's count is the measure; elsewhere the runner's own must do."""
+        claimed = field(reply, "threads", int)
+        more = self.worker.tasks() - self._tasks if self.memory.device.type == "cpu" else 0
+        if claimed > 1 or more > 0:
+            self.worker.end()
+            raise Fault("tampered", "threads go on after the call has returned")
 
     def _need(self, nbytes: int) -> None:
         self.memory.ensure(nbytes)

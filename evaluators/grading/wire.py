@@ -223,11 +223,13 @@ def _parse_tensor(item: Any, inputs: int, region: tuple[int, int]) -> Returned:
     owner, at = item.get("owner"), item.get("at")
     if owner is not None and not (type(owner) is int and 0 <= owner < inputs):
         raise Garbled("a returned tensor lies in an unknown storage")
+    offset, first = naturals(item, "place", 2)
     tensor = Returned(
         dtype_named(field(item, "dtype", str)),
         shape,
         naturals(item, "strides", len(shape)),
-        *naturals(item, "place", 2),
+        offset,
+        first,
         printable(field(item, "device", str), 40),
         owner,
         at,

@@ -1,0 +1,134 @@
+"""Tiny operators and candidates for the judge's tests; everything runs on the interpreter."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+
+from kernelmark.evaluators.chips.registry import get_chip
+from kernelmark.evaluators.grading.judge import Settings, grade
+from kernelmark.evaluators.grading.records import Candidate, Verdict
+from kernelmark.operators.records import (
+    Alias,
+    Case,
+    Cost,
+    Expected,
+    Operator,
+    TensorSpec,
+    Tolerance,
+)
+
+
+def operator(name: str, signature: str, oracle, cases, **more) -> Operator:
+    """An operator with only what the judge looks at."""
+    return Operator(
+        id=f"aten::{name}",
+        family="test",
+        signatures=(signature,),
+        description="for tests",
+        sources=("none",),
+        cases=lambda: cases,
+        oracle=oracle,
+        second=oracle,
+        baseline=oracle,
+        baseline_name="none",
+        cost=lambda case: Cost(0, 0),
+        tolerance=more.pop("tolerance", Tolerance(limit=2.0)),
+        **more,
+    )
+
+
+TWICE = operator(
+    "twice",
+    "twice(self: Tensor) -> Tensor",
+    lambda self: [Expected(self.double() * 2, self.dtype)],
+    (
+        Case("vector", (TensorSpec((70,)),)),
+        Case("half", (TensorSpec((3, 40), torch.float16),)),
+        Case("strided", (TensorSpec((4, 5), strides=(11, 2), offset=3),)),
+        Case("empty", (TensorSpec((0, 4)),)),
+    ),
+)
+
+TWICE_INPLACE = operator(
+    "twice_",
+    "twice_(self: Tensor!) -> Tensor!",
+    lambda self: [Expected(self.double() * 2, self.dtype)],
+    (
+        Case("vector", (TensorSpec((70,)),)),
+        Case("strided", (TensorSpec((4, 5), strides=(11, 2), offset=3),)),
+    ),
+)
+
+ROW = operator(
+    "row",
+    "row(self: Tensor, index: int) -> Tensor",
+    lambda self, index: [
+        Alias(
+            0, (self.shape[1],), (self.stride(1),), self.storage_offset() + index * self.stride(0)
+        )
+    ],
+    (Case("second", (TensorSpec((4, 5), offset=2), 1)),),
+    kind="metadata",
+)
+
+TOTAL = operator(
+    "total",
+    "total(self: Tensor) -> Scalar",
+    lambda self: [int(self.sum())],
+    (Case("integers", (TensorSpec((9,), torch.int64, "integers", 0, 9),)),),
+    tolerance=Tolerance(kind="exact", limit=0.0),
+    kind="metadata",
+)
+
+KERNEL = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x, y, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    v = tl.load(x + i, mask=i < n)
+    tl.store(y + i, v * 2, mask=i < n)
+
+def launch(x, y):
+    if x.numel():
+        double[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), B=64)
+    return y
+"""
+
+HONEST = (
+    KERNEL
+    + """
+def twice(self):
+    x = self.contiguous()
+    return launch(x, torch.empty_like(x))
+"""
+)
+
+QUICK = Settings(timeout_s=20.0)
+
+
+def judged(
+    source: str, operator: Operator = TWICE, settings: Settings = QUICK, entry: str = ""
+) -> Verdict:
+    """The verdict on the interpreter."""
+    candidate = Candidate(operator.id, source, entry=entry)
+    return grade(candidate, operator, get_chip("interpreter"), settings)
+
+
+def helpers() -> dict[int, str]:
+    """Server and runner processes of any judge on this machine: pid to state."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        try:
+            if b"server.main(int(fd)" in (folder / "cmdline").read_bytes():
+                found[int(folder.name)] = (folder / "stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            continue
+    return found
