@@ -13,7 +13,9 @@ from kernelmark.evaluators.campaigns.records import MethodKind, Selection
 from kernelmark.evaluators.grading.records import Candidate
 from kernelmark.evaluators.methods.base import Proposal, Task, Workspace
 
-_SOURCE = '''"""Calls the baseline of {id}: {baseline}."""
+_SOURCE = '''# package: kernelmark=={version}
+# module: kernelmark
+"""Calls the baseline of {id}: {baseline}."""
 
 from kernelmark.operators.registry import get_operator
 
