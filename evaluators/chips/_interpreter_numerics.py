@@ -12,6 +12,8 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable
+from operator import index
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -56,7 +58,8 @@ def decode(data: Array, dtype: str) -> Array:
     if dtype not in NARROW or data.dtype != NARROW[dtype][1]:
         return data
     if dtype == "bf16":
-        return (data.astype(np.uint32) << 16).view(np.float32)
+        wide: Array = (data.astype(np.uint32) << 16).view(np.float32)
+        return wide
     return _TABLES[dtype][data]
 
 
@@ -90,7 +93,8 @@ def _step_toward_zero(out: Array, values: Array, dtype: str) -> Array:
     """Undoes rounding away from zero: one less in sign-magnitude is one ulp nearer to zero."""
     away = np.abs(decode(out, dtype).astype(np.float64)) > np.abs(values.astype(np.float64))
     bits = out.view(f"uint{8 * out.itemsize}")
-    return (bits - away.astype(bits.dtype)).view(out.dtype)
+    nearer: Array = (bits - away.astype(bits.dtype)).view(out.dtype)
+    return nearer
 
 
 def _name(handle: TensorHandle) -> str:
@@ -129,7 +133,7 @@ def _patch_language_once() -> None:
         pass
 
     names = {"tl": tl, "core": tl.core}
-    interpreter._patch_lang(type(probe)(probe.__code__, names))
+    interpreter._patch_lang(FunctionType(probe.__code__, names))
     kept = _KeptScope()
     interpreter._patch_lang = lambda fn: kept
     plain = tl.tensor.__bool__
@@ -142,6 +146,27 @@ def _patch_language_once() -> None:
     tl.tensor.__bool__ = truth
     tl.tensor.__index__ = lambda self: int(self.handle.data.item())
     interpreter._implicit_cvt = _converting_arguments(interpreter._implicit_cvt)
+    executor = interpreter.GridExecutor
+    executor._init_args_hst = _annotated_arguments(executor._init_args_hst)
+
+
+def _annotated_arguments(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Floats of a parameter annotated float64 (``alpha: tl.float64``) stay float64, as compiled."""
+
+    def init(self: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        hints = inspect.get_annotations(self.fn)
+        doubles = {n for n, hint in hints.items() if "float64" in str(hint) or "fp64" in str(hint)}
+        if doubles:
+            names = inspect.getfullargspec(self.fn).args
+            args = tuple(_double(a, n in doubles) for n, a in zip(names, args, strict=False))
+            kwargs = {n: _double(a, n in doubles) for n, a in kwargs.items()}
+        return plain(self, args, kwargs)
+
+    return init
+
+
+def _double(value: Any, wanted: bool) -> Any:
+    return np.float64(value) if wanted and isinstance(value, float | int) else value
 
 
 def _converting_arguments(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -150,6 +175,8 @@ def _converting_arguments(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def convert(arg: Any) -> Any:
         if isinstance(arg, bool):
             return tl.tensor(TensorHandle(np.array([arg], np.bool_), tl.int1), tl.int1)
+        if isinstance(arg, np.float64):
+            return tl.tensor(TensorHandle(np.array([arg]), tl.float64), tl.float64)
         if isinstance(arg, float):
             return tl.tensor(TensorHandle(np.array([arg], np.float32), tl.float32), tl.float32)
         return plain(arg)
@@ -263,8 +290,8 @@ def _erf(self: Any, arg: TensorHandle) -> TensorHandle:
 
 def _clamp(self: Any, x: Any, low: Any, high: Any, propagate: Any) -> TensorHandle:
     if propagate == ir.PROPAGATE_NAN.ALL:
-        return self.ternary_op(x, low, high, np.clip)  # type: ignore[no-any-return]
-    return self.ternary_op(x, low, high, lambda v, lo, hi: np.fmin(np.fmax(v, lo), hi))  # type: ignore[no-any-return]
+        return self.ternary_op(x, low, high, np.clip)
+    return self.ternary_op(x, low, high, lambda v, lo, hi: np.fmin(np.fmax(v, lo), hi))
 
 
 # Reductions and scans with a custom function: whole arrays at a time, in order
@@ -334,7 +361,7 @@ def _tree_reduce(self: Any, operands: tuple[Any, ...]) -> list[Any]:
     """
     whole, rank = self.axis is None, operands[0].handle.data.ndim
     arrays = [t.handle.data.reshape(-1) if whole else t.handle.data for t in operands]
-    axis = 0 if whole else self.axis % rank
+    axis = 0 if whole else index(self.axis) % rank  # a tensor at times
     every_other = (slice(None),) * axis + (slice(0, None, 2),)
     its_neighbour = (slice(None),) * axis + (slice(1, None, 2),)
     while arrays[0].shape[axis] > 1:
@@ -353,7 +380,7 @@ def _tree_reduce(self: Any, operands: tuple[Any, ...]) -> list[Any]:
 def _doubling_scan(self: Any, operands: tuple[Any, ...]) -> list[Any]:
     """Inclusive scan by doubling (Hillis and Steele 1986): log2(n) calls, operands in order."""
     arrays = [t.handle.data for t in operands]
-    axis = self.axis % arrays[0].ndim
+    axis = index(self.axis) % arrays[0].ndim
     n, step = arrays[0].shape[axis], 1
     position = np.arange(n).reshape([n if d == axis else 1 for d in range(arrays[0].ndim)])
     while step < n:

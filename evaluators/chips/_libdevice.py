@@ -50,7 +50,12 @@ _ARITHMETIC: dict[str, Callable[..., Array]] = {
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1.0 / np.sqrt(x.astype(np.float64)),
 }
-_INTEGERS = {"int": np.int32, "uint": np.uint32, "ll": np.int64, "ull": np.uint64}
+_INTEGERS: dict[str, type[np.signedinteger[Any] | np.unsignedinteger[Any]]] = {
+    "int": np.int32,
+    "uint": np.uint32,
+    "ll": np.int64,
+    "ull": np.uint64,
+}
 _ROUND: dict[str, Callable[[Array], Array]] = {
     "rn": np.rint,
     "rz": np.trunc,
@@ -100,16 +105,13 @@ def _norm(*parts: torch.Tensor) -> torch.Tensor:
     return torch.sqrt(sum((p * p for p in parts), torch.zeros_like(parts[0])))
 
 
+_SAME_IN_TORCH = (
+    "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2 expm1"
+    " floor fmod hypot lgamma log log10 log1p log2 nextafter pow rsqrt sin sinh sqrt tan tanh trunc"
+)
 _special = torch.special
 _FLOAT: dict[str, Callable[..., torch.Tensor]] = {
-    **{
-        name: getattr(torch, name)
-        for name in (
-            "acos acosh asin asinh atan atan2 atanh ceil copysign cos cosh erf erfc erfinv exp exp2"
-            " expm1 floor fmod hypot lgamma log log10 log1p log2 nextafter pow rsqrt sin sinh sqrt"
-            " tan tanh trunc"
-        ).split()
-    },
+    **{name: getattr(torch, name) for name in _SAME_IN_TORCH.split()},
     "fabs": torch.abs,
     "cbrt": lambda x: torch.sign(x) * x.abs() ** (1 / 3),
     "rcbrt": lambda x: torch.sign(x) * x.abs() ** (-1 / 3),
@@ -156,7 +158,8 @@ def _bits(array: Array) -> Array:
     """Each integer as its bits, most significant first, along a new last axis."""
     raw = np.ascontiguousarray(array).view(f"u{array.itemsize}")
     shifts = np.arange(8 * array.itemsize - 1, -1, -1, dtype=raw.dtype)
-    return (raw[..., None] >> shifts) & raw.dtype.type(1)
+    bits: Array = (raw[..., None] >> shifts) & raw.dtype.type(1)
+    return bits
 
 
 def _clz(x: Array) -> Array:
@@ -172,21 +175,25 @@ def _ffs(x: Array) -> Array:
 def _brev(x: Array) -> Array:
     bits = _bits(x)[..., ::-1]
     weights = np.uint64(1) << np.arange(bits.shape[-1] - 1, -1, -1, dtype=np.uint64)
-    return (bits.astype(np.uint64) * weights).sum(-1, dtype=np.uint64).astype(x.dtype)
+    total: Array = (bits.astype(np.uint64) * weights).sum(-1, dtype=np.uint64)
+    return total.astype(x.dtype)
 
 
 def _mulhi(x: Array, y: Array) -> Array:
     width = 8 * x.itemsize
     product = x.astype(object) * y.astype(object)
-    return np.vectorize(lambda p: int(p) >> width, otypes=[x.dtype])(product)
+    high: Array = np.vectorize(lambda p: int(p) >> width, otypes=[x.dtype])(product)
+    return high
 
 
 def _mul24(x: Array, y: Array) -> Array:
     def low(a: Array) -> Array:
-        wide = a.astype(np.int64) & 0xFFFFFF
-        return wide if a.dtype.kind == "u" else np.where(wide >> 23, wide - (1 << 24), wide)
+        wide: Array = a.astype(np.int64) & 0xFFFFFF
+        signed: Array = np.where(wide >> 23, wide - (1 << 24), wide)
+        return signed if a.dtype.kind == "i" else wide
 
-    return (low(x) * low(y)).astype(x.dtype)
+    product: Array = low(x) * low(y)
+    return product.astype(x.dtype)
 
 
 def _average(up: int) -> Callable[[Array, Array], Array]:
@@ -194,7 +201,8 @@ def _average(up: int) -> Callable[[Array, Array], Array]:
 
 
 def _sad(x: Array, y: Array, z: Array) -> Array:
-    return np.abs(x.astype(np.int64) - y.astype(np.int64)) + z.astype(np.int64)
+    total: Array = np.abs(x.astype(np.int64) - y.astype(np.int64)) + z.astype(np.int64)
+    return total
 
 
 def _byte_perm(x: Array, y: Array, selector: Array) -> Array:

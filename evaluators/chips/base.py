@@ -118,6 +118,6 @@ def missing_dtypes(chip: str, supported: frozenset[str], dtypes: tuple[str, ...]
 
 #: what Triton knows on every GPU back end; adapters add the 8-bit floats that theirs converts
 COMMON_DTYPES = frozenset(
-    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool"
-    " complex64 complex128".split()
+    {"float64", "float32", "float16", "bfloat16", "complex64", "complex128", "bool"}
+    | {"int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8"}
 )

@@ -18,6 +18,8 @@ from kernelmark.evaluators.chips.base import Chip
 from kernelmark.operators.registry import UnknownName
 
 ENTRY_POINT_GROUP = "kernelmark.chips"
+#: files of this folder that are no chips; parts of chips begin with an underscore
+_NOT_CHIPS = {"base", "registry", "portability", "overview"}
 
 
 @cache
@@ -55,9 +57,9 @@ def _order(chip: Chip) -> tuple[str, int, str]:
 
 def _in_folder() -> Iterable[Chip]:
     for info in pkgutil.iter_modules(package.__path__):
-        if not info.name.startswith("_"):
+        if not info.name.startswith("_") and info.name not in _NOT_CHIPS:
             module = importlib.import_module(f"{package.__name__}.{info.name}")
-            yield from _chips_of(getattr(module, "CHIPS", getattr(module, "CHIP", ())))
+            yield from _chips_of(getattr(module, "CHIPS", None) or module.CHIP)
 
 
 def _in_entry_points() -> Iterable[Chip]:

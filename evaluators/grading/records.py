@@ -94,9 +94,13 @@ class KernelBuild:
 
     kernel: str
     registers: int | None = None
-    spilled_bytes: int | None = None
+    spilled_bytes: int | None = None  #: local memory per thread
     shared_bytes: int | None = None
     num_warps: int | None = None
+    config: str = ""  #: compile-time arguments and options, as text
+    occupancy: float | None = None  #: static, warps resident over warps possible
+    matrix_instructions: int | None = None  #: in the code, not executed
+    error: str = ""  #: why this configuration cannot be built or launched
 
 
 @dataclass(frozen=True)

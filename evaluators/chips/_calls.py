@@ -1,0 +1,96 @@
+"""Chooses the calls that a candidate is compiled for, and makes their arguments cheaply.
+
+Host code chooses kernels and block sizes by dtype, shape and stride, so the arguments must look
+like the real ones; their contents hardly matter, because no kernel runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernelmark.operators.draws import (
+    Call,
+    PointerList,
+    arguments_for_candidate,
+    draw,
+)
+from kernelmark.operators.records import (
+    Argument,
+    Case,
+    OnDevice,
+    Operator,
+    Pointers,
+    TensorSpec,
+    contiguous_strides,
+)
+
+#: cases above this are not made: host code may touch what it is given (``contiguous``)
+MAX_BYTES = 1 << 30
+#: tensors up to this get drawn contents
+DRAWN_BYTES = 1 << 20
+
+
+def choose(operator: Operator, at_most: int) -> list[Case]:
+    """At most `at_most` cases that differ in dtypes, those with a full-tier case first.
+
+    Of each kind the smallest full-tier case (a real shape, yet a kernel that holds a whole row
+    compiles in time), else the largest small one.
+    """
+    kinds: dict[tuple[Any, ...], Case] = {}
+    for case in sorted(operator.cases(), key=_rank):
+        if _nbytes(case) <= MAX_BYTES and any(spec.numel for spec in case.tensors):
+            kinds.setdefault((case.overload, case.dtypes), case)
+    return list(kinds.values())[:at_most]
+
+
+def make(
+    operator: Operator, names: Sequence[str]
+) -> list[tuple[str, tuple[Any, ...], dict[str, Any]]]:
+    """(case, args, kwargs) of each named case, as a candidate gets them, on the CPU."""
+    cases = {case.name: case for case in operator.cases()}
+    made = []
+    for name in names:
+        call = arguments_for_candidate(_make(operator, cases[name]))
+        made.append((name, call.args, call.kwargs))
+    return made
+
+
+def _rank(case: Case) -> tuple[bool, int]:
+    return case.tier != "full", _nbytes(case) if case.tier == "full" else -_nbytes(case)
+
+
+def _nbytes(case: Case) -> int:
+    return sum(spec.storage_numel * spec.dtype.itemsize for spec in case.tensors)
+
+
+def _make(operator: Operator, case: Case) -> Call:
+    if _nbytes(case) <= DRAWN_BYTES:
+        return draw(operator, case, "base", 0, torch.device("cpu"))
+    kwargs = {name: _argument(value) for name, value in case.kwargs.items()}
+    return Call(tuple(_argument(value) for value in case.args), kwargs)
+
+
+def _argument(value: Argument) -> Any:
+    if isinstance(value, TensorSpec):
+        return _untouched(value)
+    if isinstance(value, Pointers):
+        return PointerList(_untouched(spec) for spec in value.tensors)
+    if isinstance(value, OnDevice):
+        return torch.device("cpu")
+    if isinstance(value, tuple):
+        return [_argument(item) for item in value]
+    return value
+
+
+def _untouched(spec: TensorSpec) -> torch.Tensor:
+    """Zeros whose pages the kernel of the operating system maps only when they are touched."""
+    nbytes = max(spec.storage_numel * spec.dtype.itemsize, 1)
+    flat = torch.from_numpy(np.zeros(nbytes + 64, np.uint8))
+    skip = -flat.data_ptr() % 64  # as an allocator of device memory aligns
+    body = flat[skip : skip + spec.storage_numel * spec.dtype.itemsize].view(spec.dtype)
+    strides = spec.strides or contiguous_strides(spec.shape)
+    return body.as_strided(spec.shape, strides, body.storage_offset() + spec.offset)

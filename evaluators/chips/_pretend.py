@@ -1,0 +1,76 @@
+"""Answers a candidate's questions about a device that is not there. Only for child processes.
+
+Host code asks torch how many multiprocessors there are, or names ``cuda`` where it makes a buffer.
+Without an accelerator torch raises; these answers keep the host code running on CPU tensors. They
+say nothing about speed or results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+def pretend_queries(name: str, capability: tuple[int, int], properties: dict[str, int]) -> None:
+    """`torch.cuda`'s questions about the current device are answered with these properties."""
+    device = SimpleNamespace(
+        name=name,
+        major=capability[0],
+        minor=capability[1],
+        multi_processor_count=properties["multiprocessor_count"],
+        warp_size=properties["warpSize"],
+        total_memory=16 << 30,
+        shared_memory_per_block=48 << 10,
+        shared_memory_per_block_optin=properties["max_shared_mem"],
+        shared_memory_per_multiprocessor=properties["max_shared_mem"],
+        regs_per_multiprocessor=properties["max_num_regs"],
+        max_threads_per_multi_processor=2048,
+        max_threads_per_block=1024,
+        L2_cache_size=32 << 20,
+        gcnArchName=name,
+    )
+    stream = SimpleNamespace(cuda_stream=0, device=torch.device("cpu"), device_index=0)
+    answers: dict[str, Any] = {
+        "current_device": lambda: 0,
+        "device_count": lambda: 1,
+        "get_device_capability": lambda device=None: capability,
+        "get_device_properties": lambda device_=None: device,
+        "get_device_name": lambda device=None: name,
+        "current_stream": lambda device=None: stream,
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "synchronize": lambda device=None: None,
+        "set_device": lambda device: None,
+        "device": lambda device=None: contextlib.nullcontext(),
+    }
+    for question, answer in answers.items():
+        setattr(torch.cuda, question, answer)
+
+
+def pretend_device(name: str, capability: tuple[int, int], properties: dict[str, int]) -> None:
+    """The queries, and: CPU tensors claim to be CUDA tensors, and ``cuda`` means the CPU."""
+    pretend_queries(name, capability, properties)
+    torch.cuda.is_available = lambda: True
+    torch.Tensor.is_cuda = True
+    torch.Tensor.cuda = lambda self, *args, **kwargs: self  # type: ignore[method-assign]
+    torch.Tensor.get_device = lambda self: 0  # type: ignore[method-assign]
+    _OnCpu().__enter__()  # type: ignore[no-untyped-call]
+
+
+class _OnCpu(TorchFunctionMode):
+    """Replaces the device ``cuda`` by ``cpu`` in the arguments of torch functions."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        swapped = {key: _swap(value) for key, value in (kwargs or {}).items()}
+        return func(*(_swap(value) for value in args), **swapped)
+
+
+def _swap(value: Any) -> Any:
+    if isinstance(value, str) and value.split(":")[0] == "cuda":
+        return "cpu"
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return torch.device("cpu")
+    return value
