@@ -20,8 +20,8 @@ measured in turns. **Score** is the mean over the whole suite of min(speedup, 2)
 is not solved counts 0, so leaving out hard operators never helps.
 
 **Ranks** are intervals: operators are resampled (paired, seeded), and an entry counts as better
-than another only if the simultaneous interval of their difference excludes 0. Entries that cannot be
-told apart share a rank.
+than another only if the simultaneous interval of their difference excludes 0. Entries that cannot
+be told apart share a rank.
 
 **Trust** says who saw it: `self_reported` by its author, `regraded` by us from its candidates,
 `verified` if we also ran the method, `flagged` or `withdrawn` with a reason.
