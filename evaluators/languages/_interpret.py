@@ -1037,7 +1037,7 @@ class Interpreter:
 
     def _expr_GeneratorExp(self, node: ast.GeneratorExp, env: Env, frame: Frame) -> Values:
         inner = self._comprehension(node.generators, env, frame)
-        return one(Sequence(self.value(node.elt, inner, frame)))
+        return self._iterator(self.value(node.elt, inner, frame), node)
 
     def _expr_DictComp(self, node: ast.DictComp, env: Env, frame: Frame) -> Values:
         site = self._site(node)
@@ -1280,7 +1280,7 @@ class Interpreter:
             if end is not None:
                 self._into(frame.returns, NOTHING)
         if _is_generator(function.node):
-            return one(Sequence(frame.yields[0]))
+            return self._iterator(frame.yields[0], node)
         return frame.returns[0]
 
     def _enter(self, frame: Frame, body: list[ast.stmt]) -> None:
@@ -1472,9 +1472,8 @@ class Interpreter:
             return self._plain_call("itertools.accumulate", args, node)
         self._call_back(args.all(), items, node)
         if member in ("chain", "chain.from_iterable", "islice", "repeat", "accumulate"):
-            return one(Sequence(items))
-        inner = PLAIN if is_plain(items) else one(Sequence(items))
-        return one(Sequence(inner))
+            return self._iterator(items, node)
+        return self._iterator(PLAIN if is_plain(items) else one(Sequence(items)), node)
 
     def _call_dataclasses(self, member: str, args: Args, node: ast.AST) -> Values:
         if member == "dataclass":
@@ -1721,20 +1720,28 @@ class Interpreter:
                     self.refuse(node, "draws from an iterator that outlives the call")
             return self.elements(first, node) | args.get(1)
         if name in ("iter", "reversed"):
-            return one(Sequence(self.elements(first, node)))
+            return self._iterator(self.elements(first, node), node)
         if name == "enumerate":
-            return one(Sequence(tuple_of([PLAIN, self.elements(first, node)])))
+            return self._iterator(tuple_of([PLAIN, self.elements(first, node)]), node)
         if name == "zip":
             lists = [self.elements(a, node) for a in args.positional]
             if args.star:
                 inner = self.elements(args.star, node)
-                return one(Sequence(one(Sequence(inner))))
-            return one(Sequence(tuple_of(lists)))
+                return self._iterator(one(Sequence(inner)), node)
+            return self._iterator(tuple_of(lists), node)
         items = [self.elements(a, node) for a in args.positional[1:]]
         result = self.call(
             frozenset(v for v in first if not isinstance(v, Nothing)), Args(items), node
         )
-        return one(Sequence(result if name == "map" else join(items)))
+        return self._iterator(result if name == "map" else join(items), node)
+
+    def _iterator(self, elements: Values, node: ast.AST) -> Values:
+        """An iterator. One that is made at import has a state, which outlives calls."""
+        if not self.importing:
+            return one(Sequence(elements))
+        site = self._site(node, "iterator")
+        self._grow(site, elements)
+        return one(Box(site))
 
     # -- methods -----------------------------------------------------------------------------
 

@@ -263,6 +263,8 @@ def refusal(path: str) -> str:
         advice = "launch on the current stream; streams, events and graphs belong to the judge"
     elif path.startswith(("torch.compile", "torch.jit", "torch._", "torch.library", "torch.utils")):
         advice = "compilers and libraries enter in the language `library`, not in this one"
+    elif re.match(r"torch\.(\w+\.\w+|save|load|hub|manual_seed|set_\w+|from_\w+|backends)$", path):
+        advice = "it is not on the list of what host code may use"
     elif path.startswith("triton.testing"):
         advice = "clocks belong to the judge; use triton.autotune to choose a configuration"
     return f"`{path}` is refused: {advice}"

@@ -1,0 +1,20 @@
+# operator: aten::softmax
+# tries: reaches for the arrays behind an interpreted kernel
+# status: rejected
+# chips: interpreter nvidia
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def odd_kernel(x_ptr, y_ptr, n, X: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at).handle.data, mask=at < n)
+
+
+def softmax(self, dim, dtype=None):
+    y = torch.empty_like(self)
+    odd_kernel[(1,)](self, y, self.numel(), 0, BLOCK=128)
+    return y
