@@ -96,7 +96,7 @@ def _fp8_cases() -> Sequence[Case]:
         case("one-element", (1, 1), half, per_token=True),
         case("no-tokens", (0, 64), half, static=True),
     ]
-    kinds = ({"static": True}, {"per_token": True}, {})
+    kinds: tuple[dict[str, bool], ...] = ({"static": True}, {"per_token": True}, {})
     full = [
         case(
             f"{name}-{'-'.join(kind) or 'per_tensor'}".replace("_", "-"),
