@@ -252,10 +252,11 @@ SELECT
         AND c.infrastructure_errors = 0
         AND d.attests IN ('executed', 'interpreted') AS eligible
 FROM v_score AS c
-JOIN submissions AS s USING (submission)
-JOIN v_device AS d USING (submission)
-JOIN v_trust AS t USING (submission)
-JOIN v_entry AS e USING (submission, suite, suite_digest)
+JOIN submissions AS s ON s.submission = c.submission
+JOIN v_device AS d ON d.submission = c.submission
+JOIN v_trust AS t ON t.submission = c.submission
+JOIN v_entry AS e
+    ON e.submission = c.submission AND e.suite = c.suite AND e.suite_digest = c.suite_digest
 LEFT JOIN v_suite AS v ON v.suite = c.suite;
 
 -- What ranks are computed from: one value an operator of each entry that may be ranked.

@@ -31,7 +31,12 @@ _TICK_S = 0.2  # how often the judge's thread looks whether production has ended
 
 @dataclass(frozen=True)
 class Event:
-    """Something that the run has just established, for whoever shows progress."""
+    """Something that the run has just established, for whoever shows progress.
+
+    Every attempt, of an earlier sitting too, is `produced`; one with a candidate is then `graded`,
+    in any order. `finished`: the method has no more attempts at the operator. Comes from several
+    threads.
+    """
 
     what: Literal["produced", "graded", "compiled", "finished"]
     operator: str
@@ -125,6 +130,7 @@ class Campaign:
         recorded = _without_infrastructure_errors(self._folder.production(operator))
         try:
             for attempt in recorded.attempts:
+                self._tools.notify(Event("produced", operator, attempt))
                 self._judge(attempt)
             if not recorded.complete:
                 self._attempts(task, recorded)

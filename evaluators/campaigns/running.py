@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -266,34 +268,45 @@ def _compiler(
 
 
 class _Show:
-    """Progress on standard error: a line a verdict, and a bar."""
+    """Progress on standard error: a line a verdict, and a bar of operators that are done."""
 
     def __init__(self, progress: Progress, total: int) -> None:
         self._progress = progress
         self._bar = progress.add_task("operators", total=total, solved=0)
         self._solved: set[str] = set()
+        self._finished: set[str] = set()
+        self._ungraded: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> None:
+        with self._lock:
+            self._count(event)
         if event.verdict is not None:
             self._line(event.operator, event.verdict.status, event.verdict.message)
         elif event.what == "produced" and event.attempt and event.attempt.failure:
             self._line(event.operator, event.attempt.failure, event.attempt.note)
         elif event.what == "compiled":
-            good = sum(row.status == "passed" for row in event.portability)
-            self._line(event.operator, "compiled", f"for {good} of {len(event.portability)}")
-        elif event.what == "finished":
-            self._progress.advance(self._bar)
+            failed = [row.target for row in event.portability if row.status != "passed"]
+            text = f"for {len(event.portability) - len(failed)} of {len(event.portability)} targets"
+            self._line(event.operator, "compiled", text, good=not failed)
 
-    def _line(self, operator: str, status: str, message: str) -> None:
-        if status == "passed":
-            self._solved.add(operator)
-            self._progress.update(self._bar, solved=len(self._solved))
-        good = status in ("passed", "compiled")
+    def _count(self, event: Event) -> None:
+        if event.what == "produced" and event.attempt and event.attempt.candidate:
+            self._ungraded[event.operator] += 1
+        elif event.what == "graded":
+            self._ungraded[event.operator] -= 1
+            if event.verdict and event.verdict.status == "passed":
+                self._solved.add(event.operator)
+        elif event.what == "finished":
+            self._finished.add(event.operator)
+        done = sum(not self._ungraded[operator] for operator in self._finished)
+        self._progress.update(self._bar, completed=done, solved=len(self._solved))
+
+    def _line(self, operator: str, status: str, message: str, good: bool = False) -> None:
+        good = good or status == "passed"
         line = rendering.plain(f"{status:<14} ", rendering.GOOD if good else rendering.BAD)
-        line.append_text(rendering.plain(f"{operator}  {message if not good else ''}".rstrip()))
-        if status == "compiled":
-            line.append_text(rendering.plain(f" {message}"))
-        self._progress.console.print(line)
+        told = "" if status == "passed" else message
+        self._progress.console.print(line + rendering.plain(f"{operator}  {told}".rstrip()))
 
 
 @contextmanager
