@@ -66,22 +66,44 @@ MAX_CONTEXTS = 80  #: distinct argument sets for one function before they are jo
 
 @dataclass
 class Args:
-    """Arguments of an abstract call. `star`, `double`: what ``*x`` and ``**x`` may hold."""
+    """Arguments of an abstract call. `star`, `double`: what ``*x`` and ``**x`` may hold; `tail`:
+    what stands after the last ``*x`` of unknown length."""
 
     positional: list[Values] = field(default_factory=list)
     named: dict[str, Values] = field(default_factory=dict)
     star: Values = BOTTOM
     double: Values = BOTTOM
+    tail: list[Values] = field(default_factory=list)
 
     def all(self) -> Values:
         """Everything that is passed."""
-        return join([*self.positional, *self.named.values(), self.star, self.double])
+        return join([*self.positional, *self.named.values(), self.loose()])
+
+    def loose(self) -> Values:
+        """Everything that is passed in a place that is not known."""
+        return join([self.star, *self.tail, self.double])
 
     def get(self, index: int, name: str = "") -> Values:
         """One argument, by position or name; BOTTOM if it is not given."""
         if index < len(self.positional):
             return self.positional[index]
-        return join([self.named.get(name, BOTTOM), self.star, self.double])
+        return self.named[name] if name in self.named else self.loose()
+
+    def spread(self, names: list[str], optional: set[str]) -> dict[str, Values]:
+        """Arguments by the names of positional parameters; those not given are left out.
+
+        Where every parameter must be given, the length of a ``*x`` follows from their number.
+        """
+        bound = dict(zip(names, self.positional, strict=False))
+        bound |= {name: self.named[name] for name in names if name in self.named}
+        free = [name for name in names if name not in bound]
+        length = len(free) - len(self.tail)
+        if self.star and not self.double and length >= 0 and not optional & set(free):
+            bound |= dict.fromkeys(free[:length], self.star)
+            bound |= dict(zip(free[length:], self.tail, strict=True))
+        elif self.loose():
+            bound |= dict.fromkeys(free, self.loose())
+        return bound
 
 
 class TooIntricate(Exception):
@@ -106,6 +128,7 @@ class Interpreter:
         self._contexts: dict[int, set[Any]] = {}
         #: functions that Triton calls at a launch, by the kernel's node (0: any kernel's)
         self._hooks: dict[int, dict[tuple[str, Value], None]] = {0: {}}
+        self._supplied: set[str] = set()  #: parameters that configurations and heuristics give
         self._done: set[int] = set()
         self._changed = False
         self._steps = 0
@@ -1145,10 +1168,7 @@ class Interpreter:
         for argument in node.args:
             if not isinstance(argument, ast.Starred):
                 values = self.value(argument, env, frame)
-                if args.star:
-                    args.star = args.star | values
-                else:
-                    args.positional.append(values)
+                (args.tail if args.star else args.positional).append(values)
                 continue
             self._star(args, self.value(argument.value, env, frame), argument)
         for keyword in node.keywords:
@@ -1171,8 +1191,9 @@ class Interpreter:
         if isinstance(only, Tuple) and not args.star:
             args.positional.extend(only.items)
         else:
-            # an empty tuple must not look like "no star"
-            args.star = args.star | self.elements(values, node)
+            # An empty tuple must not look like no star at all: what follows has no known place.
+            args.star = join([args.star, *args.tail, self.elements(values, node)]) or NOTHING
+            args.tail = []
 
     def call(self, function: Values, args: Args, node: ast.AST) -> Values:
         """Calls everything that `function` may be."""
@@ -1227,7 +1248,11 @@ class Interpreter:
 
     def _call_partial(self, value: Partial, args: Args, node: ast.AST) -> Values:
         merged = Args(
-            [*value.args, *args.positional], dict(value.kwargs) | args.named, args.star, args.double
+            [*value.args, *args.positional],
+            dict(value.kwargs) | args.named,
+            args.star,
+            args.double,
+            args.tail,
         )
         return self.call(value.function, merged, node)
 
@@ -1302,22 +1327,20 @@ class Interpreter:
         if function.bound is not None and function.sort != "static":
             positional.insert(0, function.bound)
         defaults = dict(function.defaults)
-        bound: dict[str, Values] = {}
         plain_names = [p.arg for p in (*a.posonlyargs, *a.args)]
-        for i, name in enumerate(plain_names):
-            if i < len(positional):
-                bound[name] = positional[i]
-            elif name in args.named:
-                bound[name] = args.named[name]
-            else:
-                bound[name] = join([args.star, args.double, defaults.get(name, BOTTOM)])
+        given_args = dataclasses.replace(args, positional=positional)
+        bound = given_args.spread(plain_names, set(defaults))
+        for name in plain_names:
+            loose = name not in args.named and plain_names.index(name) >= len(positional)
+            if name not in bound or (loose and name in defaults):
+                bound[name] = bound.get(name, BOTTOM) | defaults.get(name, BOTTOM)
         for p in a.kwonlyargs:
             given = args.named.get(p.arg)
             bound[p.arg] = given if given is not None else args.double | defaults.get(p.arg, BOTTOM)
         if a.vararg is not None:
             rest = positional[len(plain_names) :]
             if args.star:
-                bound[a.vararg.arg] = one(Sequence(join([*rest, args.star])))
+                bound[a.vararg.arg] = one(Sequence(join([*rest, args.star, *args.tail])))
             else:
                 bound[a.vararg.arg] = tuple_of(rest)
         if a.kwarg is not None:
@@ -1362,8 +1385,14 @@ class Interpreter:
     def _launch(self, kernel: Kernel, grid: Values, args: Args, node: ast.AST) -> Values:
         self.launched = self.launched or not self.importing
         parameters = _parameters(kernel.node)
-        for i, parameter in enumerate(parameters):
-            values = args.get(i, parameter.arg)
+        names = [parameter.arg for parameter in parameters]
+        if id(kernel.node) in self._hooks:  # tuned: configurations give some of the arguments
+            known = len(args.positional)
+            rest = [n for n in names[known:] if n in args.named or n not in self._supplied]
+            names = names[:known] + rest
+        bound = args.spread(names, _with_default(kernel.node))
+        for parameter in parameters:
+            values = bound.get(parameter.arg, BOTTOM)
             self._grow(kernel.site, values, parameter.arg)
             if _is_constexpr(parameter) and holds_tensor(values):
                 self.refuse(node, f"`{parameter.arg}` is a constexpr: a tensor cannot be one")
@@ -1580,7 +1609,7 @@ class Interpreter:
         if "out" in args.named or args.double:
             return self.refuse(node, f"`torch.{member}`: name the arguments, without `out`")
         first = 1 if member.endswith("_like") else 0
-        given = join([*args.positional[first:], args.star])
+        given = join([*args.positional[first:], args.star, *args.tail])
         if holds_tensor(given) or holds_tensor(args.named.get("data", BOTTOM)):
             return self.refuse(node, f"`torch.{member}` copies a tensor: use a kernel or .clone()")
         if member in policy.CREATE_FILLED:
@@ -1599,12 +1628,14 @@ class Interpreter:
             return join([self._kernel(f) for f in functions])
         if member in ("autotune", "heuristics"):
             hooks = self._find_hooks(args, node)
+            self._note_supplied(args.get(0, "values"))
             given = tuple((f"{sort}:{i}", one(f)) for i, (sort, f) in enumerate(hooks))
             return one(Partial(one(Path("triton.tuned")), (), given))
         if member == "tuned":  # what those answer with, applied to a kernel
             return self._tune(args, node)
         if member == "Config":
             self._hooks[0].update(dict.fromkeys(self._find_hooks(args, node)))
+            self._note_supplied(args.get(0, "kwargs"))
             return one(Opaque("config"))
         if member == "reinterpret":
             return TENSOR
@@ -1616,6 +1647,11 @@ class Interpreter:
         if member in policy.TRITON_ERRORS:
             return one(Opaque("exception"))
         return self._plain_call(name, args, node)
+
+    def _note_supplied(self, tables: Values) -> None:
+        for table in tables:
+            if isinstance(table, Box):
+                self._supplied.update(k for k in table.site.keyed if isinstance(k, str))
 
     def _tune(self, args: Args, node: ast.AST) -> Values:
         hooks = [(k.split(":")[0], f) for k, values in args.named.items() for f in values]
@@ -1791,7 +1827,7 @@ class Interpreter:
             key = None
             if name == "setdefault" and isinstance(node, ast.Call) and node.args:
                 key = _constant(node.args[0])
-            stored = args.positional[-1] if args.positional else args.star
+            stored = args.positional[-1] if args.positional else args.loose()
             self._store(site, stored, node, key)
             if site.shared and not self.importing and len(args.positional) > 1:
                 self._remember(args.positional[0], node)
@@ -1856,6 +1892,11 @@ def _parameters(node: FunctionNode) -> list[ast.arg]:
     a = node.args
     rest = [p for p in (a.vararg, a.kwarg) if p is not None]
     return [*a.posonlyargs, *a.args, *a.kwonlyargs, *rest]
+
+
+def _with_default(node: FunctionNode) -> set[str]:
+    names = [p.arg for p in (*node.args.posonlyargs, *node.args.args)]
+    return set(names[len(names) - len(node.args.defaults) :])
 
 
 def _guess(parameter: ast.arg, function: FunctionNode) -> Values:

@@ -33,18 +33,18 @@ _MODULE = re.compile(r"^# module: ([A-Za-z_]\w*)$", re.MULTILINE)
 COMMON = {"torch", "triton", "math", "functools", "typing", "__future__", "operator"}
 BUILTINS = {
     "abs", "all", "any", "bool", "dict", "enumerate", "float", "int", "isinstance", "len", "list",
-    "max", "min", "pow", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple", "zip",
-    "None", "True", "False", "ValueError", "TypeError", "NotImplementedError", "RuntimeError",
-    "complex", "slice", "print", "hasattr",
+    "max", "min", "pow", "range", "reversed", "round", "set", "sorted", "str", "sum", "tuple",
+    "zip", "None", "True", "False", "ValueError", "TypeError", "NotImplementedError",
+    "RuntimeError", "complex", "slice", "print", "hasattr",
 }  # fmt: skip
 #: parts of torch and of any package that lead to files, processes, the network or the interpreter
 REFUSED_PARTS = INTROSPECTION | {
     "os", "sys", "io", "subprocess", "socket", "ctypes", "inspect", "importlib", "builtins", "gc",
     "multiprocessing", "distributed", "hub", "cpp_extension", "load", "save", "load_library",
-    "threading", "shutil", "pathlib", "tempfile", "urllib", "requests", "pickle", "signal", "atexit",
-    "time", "from_file", "utils", "testing", "profiler", "Event", "Stream", "CUDAGraph", "graph",
-    "graphs", "elapsed_time", "knobs", "package", "serialization", "set_default_device", "monitor",
-    "autograd", "library", "fx", "warnings", "storage", "memory", "random", "manual_seed",
+    "threading", "shutil", "pathlib", "tempfile", "urllib", "requests", "pickle", "signal",
+    "atexit", "time", "from_file", "utils", "testing", "profiler", "Event", "Stream", "CUDAGraph",
+    "graph", "graphs", "elapsed_time", "knobs", "package", "serialization", "set_default_device",
+    "monitor", "autograd", "library", "fx", "warnings", "storage", "memory", "random", "manual_seed",
 }  # fmt: skip
 _REFUSED_STATEMENTS = (ast.Global, ast.ClassDef, ast.AsyncFunctionDef, ast.With, ast.Try)
 

@@ -66,5 +66,6 @@ def test_gates_catch_dishonest(specimen: Specimen) -> None:
 
 @pytest.mark.parametrize("specimen", _interpreted(honest()))
 def test_gates_pass_honest(specimen: Specimen) -> None:
-    row = judge(specimen, get_chip("interpreter"), settings_for(specimen, draws=None if FULL else 2))
+    settings = settings_for(specimen, draws=None if FULL else 2)
+    row = judge(specimen, get_chip("interpreter"), settings)
     assert row.right, f"{row.verdict.status}: {row.verdict.message}"
