@@ -30,6 +30,8 @@ from kernelmark.operators.records import (
 
 #: cases above this are not made: host code may touch what it is given (``contiguous``)
 MAX_BYTES = 1 << 30
+#: rows longer than this make a kernel that holds one too large to compile quickly
+LONG_ROW = 16384
 #: tensors up to this get drawn contents
 DRAWN_BYTES = 1 << 20
 
@@ -37,8 +39,8 @@ DRAWN_BYTES = 1 << 20
 def choose(operator: Operator, at_most: int) -> list[Case]:
     """At most `at_most` cases that differ in dtypes, those with a full-tier case first.
 
-    Of each kind the smallest full-tier case (a real shape, yet a kernel that holds a whole row
-    compiles in time), else the largest small one.
+    Of each kind the full-tier case with the shortest rows, else the largest small one. Kernels that
+    hold a whole row compile for minutes where a row is a vocabulary (`LONG_ROW`), so those last.
     """
     kinds: dict[tuple[Any, ...], Case] = {}
     for case in sorted(operator.cases(), key=_rank):
@@ -59,8 +61,11 @@ def make(
     return made
 
 
-def _rank(case: Case) -> tuple[bool, int]:
-    return case.tier != "full", _nbytes(case) if case.tier == "full" else -_nbytes(case)
+def _rank(case: Case) -> tuple[int, int]:
+    row = max((spec.shape[-1] for spec in case.tensors if spec.shape), default=1)
+    if case.tier == "full":
+        return (2 if row > LONG_ROW else 0), row
+    return 1, -_nbytes(case)
 
 
 def _nbytes(case: Case) -> int:

@@ -19,7 +19,7 @@ from kernelmark.operators.registry import UnknownName
 
 ENTRY_POINT_GROUP = "kernelmark.chips"
 #: files of this folder that are no chips; parts of chips begin with an underscore
-_NOT_CHIPS = {"base", "registry", "portability", "overview"}
+_NOT_CHIPS = {"base", "accelerator", "registry", "portability", "overview"}
 
 
 @cache

@@ -1,0 +1,32 @@
+"""Moore Threads GPUs, through torch_musa."""
+
+from __future__ import annotations
+
+from kernelmark.evaluators.chips.accelerator import Accelerator, peaks
+from kernelmark.evaluators.chips.base import COMMON_DTYPES
+
+CHIP = Accelerator(
+    name="musa",
+    vendor="musa",
+    device="musa",
+    plugin="torch_musa",
+    visible_variable="MUSA_VISIBLE_DEVICES",
+    dtypes=COMMON_DTYPES,
+    notes="""\
+Moore Threads GPU, torch's device is musa (torch_musa). Warps of 128 threads on S4000, 32 on S5000.
+""",
+    skus=(
+        (
+            r"S4000",
+            peaks(
+                "Moore Threads MTT S4000 product page; taken 2026-11",
+                768,
+                48,
+                float32=25,
+                tf32=50,
+                float16=100,
+                int8=200,
+            ),
+        ),
+    ),
+)
