@@ -1,0 +1,76 @@
+"""Batch of matrix products: tiles of each result, walked along K, with float32 sums.
+
+Each program owns one BLOCK_M by BLOCK_N tile of one matrix of the batch. Any layout of the operands
+is only a triple of strides; the result is written once, rounded once. Programs are numbered in
+groups of GROUP tile rows, so that those running together share tiles of both operands in cache.
+Products of float16 and bfloat16 go to the matrix units; float32 asks for `input_precision="ieee"`,
+which keeps them out of TF32.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_stages=4),
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64}, num_warps=8, num_stages=3),
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, num_warps=8, num_stages=3),
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 16}, num_warps=8, num_stages=3),
+        triton.Config({"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128}, num_warps=4, num_stages=4),
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32}, num_warps=4, num_stages=4),
+    ],
+    key=["m", "n", "k", "IEEE"],
+)
+@triton.jit
+def _bmm(
+    a, b, out, m, n, k, a_batch, a_m, a_k, b_batch, b_k, b_n, out_batch, out_m, out_n,
+    IEEE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr = 8,
+):  # fmt: skip
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
+    program = tl.program_id(0) % (tiles_m * tiles_n)
+    first = program // (GROUP * tiles_n) * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)
+    tile_m = first + program % (GROUP * tiles_n) % height
+    tile_n = program % (GROUP * tiles_n) // height
+
+    i = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    j = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    p = tl.arange(0, BLOCK_K).to(tl.int64)
+    a += batch * a_batch + i[:, None] * a_m + p[None, :] * a_k
+    b += batch * b_batch + p[:, None] * b_k + j[None, :] * b_n
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, k, BLOCK_K):
+        inside = p < k - start
+        left = tl.load(a, mask=(i < m)[:, None] & inside[None, :], other=0.0)
+        right = tl.load(b, mask=inside[:, None] & (j < n)[None, :], other=0.0)
+        if IEEE:
+            total = tl.dot(left, right, total, input_precision="ieee")
+        else:
+            total = tl.dot(left, right, total)
+        a += BLOCK_K * a_k
+        b += BLOCK_K * b_k
+    out += batch * out_batch + i[:, None] * out_m + j[None, :] * out_n
+    tl.store(out, total, mask=(i < m)[:, None] & (j < n)[None, :])
+
+
+def bmm(self: torch.Tensor, mat2: torch.Tensor, *, out: torch.Tensor | None = None) -> torch.Tensor:
+    batch, m, k = self.shape
+    n = mat2.shape[2]
+    if out is None:
+        out = torch.empty((batch, m, n), dtype=self.dtype, device=self.device)
+    if out.numel() == 0:
+        return out
+
+    def grid(meta):
+        return (batch * triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
+
+    _bmm[grid](
+        self, mat2, out, m, n, k, *self.stride(), *mat2.stride(), *out.stride(),
+        IEEE=self.dtype == torch.float32,
+    )  # fmt: skip
+    return out

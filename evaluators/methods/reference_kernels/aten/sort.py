@@ -1,0 +1,169 @@
+"""Stable sort along a dimension: tiles sorted on chip, then runs merged by rank.
+
+Every element becomes an integer key that orders like the value: floats by their bits, with
+negative ones turned round, -0 made 0, and NaN the largest; descending turns all bits round, which
+keeps equal elements in order. A first kernel sorts tiles. Keys of 32 bits are joined with their
+position into one 64-bit number, so no two are equal and a bitonic sort (`tl.sort`) is stable;
+64-bit keys of a smaller tile find their rank by counting. Then runs are merged in pairs until one
+is left: an element knows its place in its own run and finds by binary search how many of the other
+run come before it (of equal ones, those of the left run do). The last kernel fetches the values by
+index.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+_LEAF = 2048  # elements of a tile of 32-bit keys
+_LEAF_WIDE = 64  # and of 64-bit keys
+_BLOCK = 1024  # elements merged by a program
+
+
+@triton.jit
+def _key(value, WIDE: tl.constexpr, DESCENDING: tl.constexpr):
+    """An int32 (WIDE: int64) in the order of `value`."""
+    if value.dtype.is_floating():
+        if WIDE:
+            bits = tl.where(value == 0, 0.0, value).to(tl.int64, bitcast=True)
+            key = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+            key = tl.where(value != value, 0x7FFFFFFFFFFFFFFF, key)
+        else:
+            value = value.to(tl.float32)
+            bits = tl.where(value == 0, 0.0, value).to(tl.int32, bitcast=True)
+            key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+            key = tl.where(value != value, 0x7FFFFFFF, key)
+    else:
+        key = value.to(tl.int64) if WIDE else value.to(tl.int32)
+    return ~key if DESCENDING else key
+
+
+@triton.jit
+def _sort_tiles(x, keys, places, n, x_row, x_n, DESCENDING: tl.constexpr, LEAF: tl.constexpr):
+    tiles = tl.cdiv(n, LEAF)
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    start = (tl.program_id(0) % tiles) * LEAF
+    i = tl.arange(0, LEAF)
+    value = tl.load(x + row * x_row + (start + i).to(tl.int64) * x_n, mask=start + i < n, other=0)
+    pair = (_key(value, False, DESCENDING).to(tl.int64) << 32) | i
+    pair = tl.where(start + i < n, pair, 0x7FFFFFFFFFFFFFFF)  # padding comes last
+    pair = tl.sort(pair)
+    target = row * n + start + i
+    tl.store(keys + target, (pair >> 32).to(tl.int32), mask=start + i < n)
+    tl.store(places + target, start + (pair & 0xFFFFFFFF).to(tl.int32), mask=start + i < n)
+
+
+@triton.jit
+def _rank_tiles(x, keys, places, n, x_row, x_n, DESCENDING: tl.constexpr, LEAF: tl.constexpr):
+    tiles = tl.cdiv(n, LEAF)
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    start = (tl.program_id(0) % tiles) * LEAF
+    i = start + tl.arange(0, LEAF)
+    base = x + row * x_row
+    key = _key(tl.load(base + i.to(tl.int64) * x_n, mask=i < n, other=0), True, DESCENDING)
+    mine, other = key[:, None], tl.trans(key[:, None])
+    before = (other < mine) | ((other == mine) & (i[None, :] < i[:, None]))
+    rank = tl.sum((before & (i < n)[None, :]).to(tl.int32), axis=1)
+    target = row * n + start + rank
+    tl.store(keys + target, key, mask=i < n)
+    tl.store(places + target, i, mask=i < n)
+
+
+@triton.jit
+def _merge_runs(
+    keys, places, merged_keys, merged_places, n, run, steps, BLOCK: tl.constexpr
+):  # fmt: skip
+    """Merges sorted runs of `run` elements in pairs; `steps` halvings search a whole run."""
+    tiles = tl.cdiv(n, BLOCK)
+    row = (tl.program_id(0) // tiles).to(tl.int64) * n
+    i = (tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)
+    key = tl.load(keys + row + i, mask=i < n, other=0)
+    pair = i // (2 * run) * (2 * run)
+    middle = tl.minimum(pair + run, n)
+    is_left = i < middle
+    other = tl.where(is_left, middle, pair)
+    low = tl.zeros([BLOCK], tl.int32)
+    high = tl.where(is_left, tl.minimum(pair + 2 * run, n), middle) - other
+    for _ in range(steps):
+        half = (low + high) // 2
+        searching = (low < high) & (i < n)
+        seen = tl.load(keys + row + other + half, mask=searching, other=0)
+        goes_before = tl.where(is_left, seen < key, seen <= key)
+        low = tl.where(searching & goes_before, half + 1, low)
+        high = tl.where(searching & ~goes_before, half, high)
+    own = i - tl.where(is_left, pair, middle)
+    target = row + pair + own + low
+    tl.store(merged_keys + target, key, mask=i < n)
+    tl.store(merged_places + target, tl.load(places + row + i, mask=i < n, other=0), mask=i < n)
+
+
+@triton.jit
+def _fetch(
+    x, places, values, indices, n, x_row, x_n, values_row, values_n, indices_row, indices_n,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(n, BLOCK)
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    i = ((tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    place = tl.load(places + row * n + i, mask=i < n, other=0).to(tl.int64)
+    value = tl.load(x + row * x_row + place * x_n, mask=i < n, other=0)
+    tl.store(values + row * values_row + i * values_n, value, mask=i < n)
+    tl.store(indices + row * indices_row + i * indices_n, place, mask=i < n)
+
+
+def sort(
+    self: torch.Tensor,
+    dim: int = -1,
+    descending: bool = False,
+    *,
+    stable: bool | None = None,
+    values: torch.Tensor | None = None,
+    indices: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    out = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+    places = torch.empty(self.shape, dtype=torch.int64, device=self.device)
+    if self.numel():
+        n = self.shape[dim] if self.dim() else 1
+        # Rows along the sorted dimension, which the results then have innermost in memory.
+        x = (self.movedim(dim, -1) if self.dim() else self).reshape(-1, n)
+        x = x if x.stride(1) == 1 else x.contiguous()
+        sorted_shape = [*self.shape[:dim], *self.shape[dim:][1:], n] if self.dim() else []
+        out = torch.empty(sorted_shape, dtype=self.dtype, device=self.device)
+        places = torch.empty(sorted_shape, dtype=torch.int64, device=self.device)
+        _launch(_bytes(x), _bytes(out).view(-1, n), places.view(-1, n), descending)
+        if self.dim():
+            out, places = out.movedim(-1, dim), places.movedim(-1, dim)
+    if values is None or indices is None:
+        return out, places
+    return values.copy_(out), indices.copy_(places)
+
+
+def _bytes(x: torch.Tensor) -> torch.Tensor:
+    """bool sorts as uint8."""
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
+
+
+def _launch(x: torch.Tensor, out: torch.Tensor, indices: torch.Tensor, descending: bool) -> None:
+    rows, n = x.shape
+    wide = x.dtype.itemsize == 8
+    leaf = min(_LEAF_WIDE if wide else _LEAF, max(triton.next_power_of_2(n), 2))
+    keys = torch.empty((rows, n), dtype=torch.int64 if wide else torch.int32, device=x.device)
+    places = torch.empty((rows, n), dtype=torch.int32, device=x.device)
+    sort_tiles = _rank_tiles if wide else _sort_tiles
+    sort_tiles[(rows * triton.cdiv(n, leaf),)](
+        x, keys, places, n, *x.stride(), DESCENDING=descending, LEAF=leaf,
+        num_warps=max(1, min(leaf // 256, 8)),
+    )  # fmt: skip
+    block = min(_BLOCK, triton.next_power_of_2(n))
+    grid = (rows * triton.cdiv(n, block),)
+    if leaf < n:
+        spare_keys, spare_places = torch.empty_like(keys), torch.empty_like(places)
+    run = leaf
+    while run < n:
+        steps = run.bit_length()
+        _merge_runs[grid](keys, places, spare_keys, spare_places, n, run, steps, BLOCK=block)
+        keys, spare_keys = spare_keys, keys
+        places, spare_places = spare_places, places
+        run *= 2
+    _fetch[grid](
+        x, places, out, indices, n, *x.stride(), *out.stride(), *indices.stride(), BLOCK=block
+    )
