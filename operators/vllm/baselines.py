@@ -24,20 +24,28 @@ class CustomOp:
     """A baseline that is vLLM's custom op where there is one, and a formulation elsewhere.
 
     `name` is looked up in ``vllm._custom_ops``. `adapt` gets that function and the operator's
-    arguments, for the few ops whose Python wrapper is not called like the operator.
+    arguments, for the few ops whose Python wrapper is not called like the operator. Formulations
+    that walk many dependent steps are not `compiled`: their graphs would be unrolled.
     """
 
-    def __init__(self, name: str, formulation: Function, adapt: Function | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        formulation: Function,
+        adapt: Function | None = None,
+        compiled: bool = True,
+    ) -> None:
         self.name = name
         self.formulation = formulation
         self.adapt = adapt
+        self.compiled = compiled
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         device = _device((args, tuple(kwargs.values())))
         custom = _vllm_function(self.name) if device.type == "cuda" else None
         if custom is not None:
             return self.adapt(custom, *args, **kwargs) if self.adapt else custom(*args, **kwargs)
-        if device.type == "cpu":
+        if device.type == "cpu" or not self.compiled:
             return self.formulation(*args, **kwargs)
         return _compiled(self.formulation)(*args, **kwargs)
 
@@ -45,7 +53,8 @@ class CustomOp:
         """``vllm 0.13.0``, ``torch.compile formulation`` or ``eager formulation``."""
         if device.type == "cuda" and _vllm_function(self.name) is not None:
             return f"vllm {importlib.import_module('vllm').__version__}"
-        return "eager formulation" if device.type == "cpu" else "torch.compile formulation"
+        eager = device.type == "cpu" or not self.compiled
+        return "eager formulation" if eager else "torch.compile formulation"
 
 
 @cache

@@ -1,0 +1,529 @@
+"""Joining two partial attentions, and the index sets of vertical-slash sparse attention."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernelmark.operators.building import dtype_name, spec
+from kernelmark.operators.draws import Call
+from kernelmark.operators.records import EXACT, Case, Cost, Expected, Mutant, Operator, Tolerance
+from kernelmark.operators.vllm.baselines import NAME, CustomOp
+from kernelmark.operators.vllm.parts import moved
+
+half, brain, single = torch.float16, torch.bfloat16, torch.float32
+
+# merge_attn_states
+
+
+@functools.cache
+def _merge_cases() -> Sequence[Case]:
+    def case(
+        name: str, tokens: int, heads: int, size: int, dtype: torch.dtype, with_lse: bool = True,
+        offset: int = 0, origin: str = "",
+    ) -> Case:  # fmt: skip
+        out = spec((tokens, heads, size), dtype, offset=offset)
+        lse = spec((heads, tokens))
+        kwargs = {"output_lse": lse} if with_lse else {}
+        tier: Any = "full" if origin else "small"
+        return Case(name, (out, out, lse, out, lse), kwargs, tier=tier, origin=origin,
+                    overload=int(with_lse))  # fmt: skip
+
+    small = (
+        *(case(dtype_name(t), 7, 3, 32, t) for t in (half, brain, single)),
+        *(case(f"{dtype_name(t)}-no-lse", 5, 2, 64, t, False) for t in (half, brain, single)),
+        case("one-token", 1, 4, 64, half),
+        case("one-head", 9, 1, 128, brain),
+        case("head-size-192", 3, 2, 192, brain),
+        case("wide", 20, 5, 16, half),
+        case("no-tokens", 0, 2, 32, half),
+    )
+    deepseek = "DeepSeek V3 chunked prefill: 128 heads of 128"
+    return (
+        *small,
+        case("deepseek-v3", 2048, 128, 128, brain, origin=f"{deepseek}, 2048 tokens"),
+        case("deepseek-v3-last-chunk", 2048, 128, 128, brain, False, origin=f"{deepseek}, no lse"),
+        case("llama-3-8b-cascade", 8192, 32, 128, brain,
+             origin="Llama 3 8B cascade attention: 32 heads of 128, 8192 tokens"),
+        case("llama-3-70b-cascade", 4096, 64, 128, half,
+             origin="Llama 3 70B cascade attention: 64 heads of 128"),
+        case("qwen-2.5-7b-float32", 4096, 28, 128, single, origin="Qwen 2.5 7B, float32"),
+        case("deepseek-v2-lite", 8192, 16, 128, half, origin="DeepSeek V2 Lite: 16 heads of 128"),
+        case("gemma-2-9b", 4096, 16, 256, brain, origin="Gemma 2 9B: 16 heads of 256"),
+    )  # fmt: skip
+
+
+def _merge_prepare(call: Call, case: Case, generator: torch.Generator) -> None:
+    """Some tokens have nothing in one part: an lse of -inf, or of +inf which means the same."""
+    for lse, first, value in ((call.args[2], 1, -torch.inf), (call.args[4], 2, torch.inf)):
+        flat = lse.view(-1)
+        flat[first::11] = value
+        flat[first + 5 :: 22] = -value
+    both = call.args[2].isinf() & call.args[4].isinf()
+    call.args[4].masked_fill_(both, 0.5)
+
+
+def _shares(prefix: torch.Tensor, suffix: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """(prefix share, suffix share, joint lse), each [heads, tokens]."""
+    prefix = prefix.masked_fill(prefix.isinf(), -torch.inf)
+    suffix = suffix.masked_fill(suffix.isinf(), -torch.inf)
+    top = prefix.maximum(suffix)
+    p, s = torch.exp(prefix - top), torch.exp(suffix - top)
+    return p / (p + s), s / (p + s), torch.log(p + s) + top
+
+
+def _per_token(share: torch.Tensor) -> torch.Tensor:
+    return share.t().unsqueeze(-1)
+
+
+def _merge_oracle(
+    output: torch.Tensor,
+    prefix_output: torch.Tensor,
+    prefix_lse: torch.Tensor,
+    suffix_output: torch.Tensor,
+    suffix_lse: torch.Tensor,
+    output_lse: torch.Tensor | None = None,
+) -> list[Expected]:
+    p, s, joint = _shares(prefix_lse.double(), suffix_lse.double())
+    a, b = _per_token(p) * prefix_output.double(), _per_token(s) * suffix_output.double()
+    # exp magnifies the rounding of lse - max by the size of either.
+    size = sum(t.double().nan_to_num(0.0, 0.0, 0.0).abs() for t in (prefix_lse, suffix_lse))
+    assert isinstance(size, torch.Tensor)
+    results = [Expected(a + b, output.dtype, (a.abs() + b.abs()) * (1 + _per_token(size)))]
+    if output_lse is not None:
+        results.append(Expected(joint, torch.float32, 1 + size))
+    return results
+
+
+def _merge_second(
+    output: torch.Tensor,
+    prefix_output: torch.Tensor,
+    prefix_lse: torch.Tensor,
+    suffix_output: torch.Tensor,
+    suffix_lse: torch.Tensor,
+    output_lse: torch.Tensor | None = None,
+) -> list[np.ndarray]:
+    p, s = (np.where(np.isinf(x), -np.inf, x) for x in
+            (prefix_lse.double().numpy(), suffix_lse.double().numpy()))  # fmt: skip
+    joint = np.logaddexp(p, s)
+    out = np.exp(p - joint).T[..., None] * prefix_output.double().numpy()
+    out = out + np.exp(s - joint).T[..., None] * suffix_output.double().numpy()
+    return [out] if output_lse is None else [out, joint]
+
+
+def _merge_attn_states(
+    output: torch.Tensor,
+    prefix_output: torch.Tensor,
+    prefix_lse: torch.Tensor,
+    suffix_output: torch.Tensor,
+    suffix_lse: torch.Tensor,
+    output_lse: torch.Tensor | None = None,
+) -> None:
+    p, s, joint = _shares(prefix_lse, suffix_lse)
+    output.copy_(_per_token(p) * prefix_output.float() + _per_token(s) * suffix_output.float())
+    if output_lse is not None:
+        output_lse.copy_(joint)
+
+
+def _merge_cost(case: Case) -> Cost:
+    out, _, lse, _, _ = case.args
+    return moved(4 * out.numel, out, out, out, lse, lse, *([lse] if case.kwargs else []))
+
+
+def _merge_mutant(variant: str) -> Any:
+    def mutant(
+        output: torch.Tensor,
+        prefix_output: torch.Tensor,
+        prefix_lse: torch.Tensor,
+        suffix_output: torch.Tensor,
+        suffix_lse: torch.Tensor,
+        output_lse: torch.Tensor | None = None,
+    ) -> None:
+        p, s = prefix_lse, suffix_lse
+        if variant == "mean of both":
+            p, s = torch.zeros_like(p), torch.zeros_like(s)
+        if variant == "parts exchanged":
+            p, s = s, p
+        if variant == "lse read by token":
+            p, s = (t.reshape(t.shape[1], t.shape[0]).t().contiguous() for t in (p, s))
+        if variant == "+inf taken for a number":
+            p, s = p.clamp(-50, 50), s.clamp(-50, 50)
+        if variant == "lse left" and output_lse is not None:
+            output_lse = output_lse.clone()
+        _merge_attn_states(output, prefix_output, p, suffix_output, s, output_lse)
+        if variant == "lse without the maximum" and output_lse is not None:
+            output_lse -= p.maximum(s)
+
+    return mutant
+
+
+# convert_vertical_slash_indexes
+
+
+@functools.cache
+def _sparse_cases() -> Sequence[Case]:
+    def case(
+        name: str, batch: int, heads: int, queries: int, keys: int, vertical: int, slash: int,
+        block: int, causal: bool = True, wide: int = 1, origin: str = "",
+    ) -> Case:  # fmt: skip
+        def index(*shape: int) -> Any:
+            return spec(shape, torch.int32, fill="zeros")
+
+        args = (
+            index(batch), index(batch), index(batch, heads, vertical), index(batch, heads, slash),
+            queries, block, block * wide, causal,
+        )  # fmt: skip
+        tier: Any = "full" if origin else "small"
+        return Case(name, args, tier=tier, origin=f"{origin}; {keys} keys" if origin else "")
+
+    qwen = "Qwen 2.5 1M (MInference), blocks of 64"
+    return (
+        case("causal", 2, 3, 40, 40, 8, 6, 4),
+        case("causal-longer-keys", 2, 2, 24, 64, 10, 6, 4),
+        case("one-row", 1, 2, 4, 32, 5, 3, 4),
+        case("one-slash", 2, 2, 32, 32, 6, 1, 4),
+        case("one-vertical", 2, 2, 32, 32, 1, 5, 4),
+        case("many-slashes", 1, 2, 48, 48, 4, 24, 8),
+        case("blocks-of-16", 2, 2, 70, 90, 12, 8, 16),
+        case("wider-blocks", 2, 2, 48, 64, 8, 6, 4, wide=2),
+        case("not-causal", 2, 2, 32, 40, 8, 6, 4, causal=False),
+        case("not-causal-longer-keys", 2, 2, 24, 64, 10, 8, 8, causal=False),
+        case("qwen-2.5-7b-1m-32k", 1, 28, 32768, 32768, 1000, 200, 64, origin=f"{qwen}, 32k"),
+        case("qwen-2.5-7b-1m-64k", 1, 28, 65536, 65536, 1000, 400, 64, origin=f"{qwen}, 64k"),
+        case("qwen-2.5-14b-1m-32k", 1, 40, 32768, 65536, 1000, 256, 64, origin=f"{qwen}, chunk"),
+        case("qwen-2.5-7b-1m-batch", 4, 28, 16384, 16384, 512, 128, 64, origin=f"{qwen}, batch 4"),
+        case("qwen-2.5-7b-1m-successive", 1, 28, 32768, 32768, 1000, 200, 64, causal=False,
+             origin=f"{qwen}, successive chunk"),
+        case("qwen-2.5-7b-1m-dense", 1, 28, 32768, 32768, 256, 512, 64, origin=f"{qwen}, 512 "
+             "slashes"),
+    )  # fmt: skip
+
+
+def _key_count(case: Case) -> int:
+    """Keys of a case: named in the origin for full ones, by a rule for small ones."""
+    if case.tier == "full":
+        return int(case.origin.rsplit("; ", 1)[1].split()[0])
+    queries, block = int(case.args[4]), int(case.args[5])
+    return queries + 3 * block
+
+
+def _distinct_sorted(
+    shape: torch.Size, high: torch.Tensor, generator: torch.Generator, device: torch.device
+) -> torch.Tensor:
+    """Ascending distinct integers in [0, high) along the last dimension; high is [batch]."""
+    count = shape[-1]
+    room = (high - count + 1).view(-1, 1, 1).clamp_min(1)
+    drawn = torch.rand(shape, generator=generator, device=device)
+    base = (drawn * room).long().sort(dim=-1).values
+    return base + torch.arange(count, device=device)
+
+
+def _sparse_prepare(call: Call, case: Case, generator: torch.Generator) -> None:
+    """Lengths up to the context; verticals ascending; slashes descending, the diagonal last."""
+    q_len, kv_len, vertical, slash, context = call.args[:5]
+    device, batch = q_len.device, len(q_len)
+    longest = _key_count(case)
+    cut = torch.randint(0, max(context // 4, 1), (batch,), generator=generator, device=device)
+    cut[0] = 0
+    q_len.copy_(context - cut)
+    kv_len.copy_(longest - cut)
+    keys = kv_len.long()
+    vertical.copy_(_distinct_sorted(vertical.shape, keys, generator, device))
+    causal = call.args[7]
+    high = keys if causal else keys + q_len.long() // 2
+    lines = _distinct_sorted(slash.shape, high, generator, device)
+    if causal:
+        lines[..., 0] = 0
+    slash.copy_(lines.flip(-1))
+
+
+def _ranges(
+    q_len: torch.Tensor,
+    kv_len: torch.Tensor,
+    slash: torch.Tensor,
+    rows: int,
+    block: int,
+    causal: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Key ranges [start, end) of every row, [batch, heads, rows, slashes], -1 where there is none.
+
+    Slash by slash over all rows at once: a range opens at the first, grows by a block where the
+    next one ends at most a block beyond it, and closes otherwise.
+    """
+    shape = (*slash.shape[:2], rows)
+    device = slash.device
+    begin = torch.arange(rows, device=device) * block
+    q, kv = (t.long().view(-1, 1, 1) for t in (q_len, kv_len))
+    edge = begin + block + (kv - q if causal else kv)  # diagonal end of the row's last query
+    start = torch.full((*shape, slash.shape[2]), -1, dtype=torch.int64, device=device)
+    end = start.clone()
+    last_start = torch.full(shape, -1, dtype=torch.int64, device=device)
+    last_end = last_start.clone()
+    alive = (begin < q).expand(shape)
+    count = torch.zeros(shape, dtype=torch.int64, device=device)
+    for i in range(slash.shape[2]):
+        line = slash[:, :, i].long().unsqueeze(-1)
+        reach = (edge - line).clamp_min(block)
+        opened = last_end >= 0
+        valid = torch.where(opened, torch.tensor(True, device=device), line < edge)
+        if not causal:
+            alive = alive & (~opened | (line >= begin))
+        fresh = alive & valid & (~opened | (reach > last_end + block))
+        grow = alive & opened & ~fresh & (reach > last_end)
+        count = count + fresh
+        last_start = torch.where(fresh, reach - block, last_start)
+        last_end = torch.where(fresh, reach, torch.where(grow, last_end + block, last_end))
+        at = (count - 1).clamp_min(0).unsqueeze(-1)
+        live = (count > 0).unsqueeze(-1)
+        start.scatter_(3, at, torch.where(live, last_start.unsqueeze(-1), -1))
+        end.scatter_(3, at, torch.where(live, last_end.unsqueeze(-1), -1))
+    return start, end
+
+
+def _compact(
+    values: torch.Tensor, keep: torch.Tensor, width: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(number kept, kept values in order, zeros after them) along the last dimension."""
+    count = keep.sum(-1)
+    place = torch.where(keep, keep.long().cumsum(-1) - 1, width)
+    packed = values.new_zeros((*values.shape[:-1], width + 1))
+    packed.scatter_(-1, place.clamp_max(width), torch.where(keep, values, 0))
+    return count.to(torch.int32), packed[..., :width].to(torch.int32)
+
+
+def _convert_vertical_slash_indexes(
+    q_seqlens: torch.Tensor,
+    kv_seqlens: torch.Tensor,
+    vertical_indexes: torch.Tensor,
+    slash_indexes: torch.Tensor,
+    context_size: int,
+    block_size_M: int,
+    block_size_N: int,
+    causal: bool = True,
+) -> tuple[torch.Tensor, ...]:
+    rows = -(-context_size // block_size_M)
+    start, end = _ranges(q_seqlens, kv_seqlens, slash_indexes, rows, block_size_M, causal)
+    kv = kv_seqlens.long().view(-1, 1, 1, 1)
+    # Blocks of a range: start, start + N, ... below min(end, keys). A slash brings at most one.
+    number = torch.where(start >= 0, end.minimum(kv) - start, 0)
+    number = (number.clamp_min(0) + block_size_N - 1) // block_size_N
+    upto = number.cumsum(-1)
+    total = upto[..., -1]
+    slot = torch.arange(slash_indexes.shape[2], device=start.device).expand(start.shape)
+    owner = torch.searchsorted(upto, slot.contiguous(), right=True)
+    owner = owner.clamp_max(start.shape[-1] - 1)
+    nth = slot - (upto - number).gather(-1, owner)
+    offsets = start.gather(-1, owner) + nth * block_size_N
+    offsets = torch.where(slot < total.unsqueeze(-1), offsets, 0)
+    # Verticals outside every range: before the last range's end, or (not causal) before the keys'.
+    column = vertical_indexes.long().unsqueeze(2).expand(*start.shape[:3], -1).contiguous()
+    far = torch.iinfo(torch.int64).max
+    starts = torch.where(start >= 0, start, far)
+    behind = torch.searchsorted(starts, column, right=True) - 1
+    covered = (behind >= 0) & (column < end.gather(-1, behind.clamp_min(0)))
+    limit = end.amax(-1, keepdim=True) if causal else kv.expand(*start.shape[:3], 1)
+    live = (start[..., :1] >= 0) if causal else (
+        torch.arange(rows, device=start.device) * block_size_M < q_seqlens.view(-1, 1, 1)
+    ).expand(start.shape[:3]).unsqueeze(-1)  # fmt: skip
+    keep = live & ~covered & (column < limit)
+    column_count, column_index = _compact(column, keep, vertical_indexes.shape[2])
+    return total.to(torch.int32), offsets.to(torch.int32), column_count, column_index
+
+
+def _sparse_oracle(*args: Any, **kwargs: Any) -> list[Expected]:
+    return [Expected(t, torch.int32) for t in _convert_vertical_slash_indexes(*args, **kwargs)]
+
+
+def _sparse_second(
+    q_seqlens: torch.Tensor,
+    kv_seqlens: torch.Tensor,
+    vertical_indexes: torch.Tensor,
+    slash_indexes: torch.Tensor,
+    context_size: int,
+    block_size_M: int,
+    block_size_N: int,
+    causal: bool = True,
+) -> list[np.ndarray]:
+    """Row by row, as two sorted lists walked together: key sets, in plain Python."""
+    batch, heads, slashes = slash_indexes.shape
+    rows, verticals = -(-context_size // block_size_M), vertical_indexes.shape[2]
+    counts = np.zeros((2, batch, heads, rows), np.int32)
+    blocks = np.zeros((batch, heads, rows, slashes), np.int32)
+    columns = np.zeros((batch, heads, rows, verticals), np.int32)
+    for b, h, row in np.ndindex(batch, heads, rows):
+        q, kv = int(q_seqlens[b]), int(kv_seqlens[b])
+        if row * block_size_M >= q:
+            continue
+        edge = (row + 1) * block_size_M + (kv - q if causal else kv)
+        lines = [s for s in slash_indexes[b, h].tolist() if s < edge]
+        if not causal:
+            lines = lines[:1] + [s for s in lines[1:] if s >= row * block_size_M]
+        spans: list[list[int]] = []
+        for line in lines:
+            reach = max(edge - line, block_size_M)
+            if not spans or reach > spans[-1][1] + block_size_M:
+                spans.append([reach - block_size_M, reach])
+            elif reach > spans[-1][1]:
+                spans[-1][1] += block_size_M
+        found = [n for a, z in spans for n in range(a, min(z, kv), block_size_N)]
+        limit = spans[-1][1] if causal else kv
+        lone = [
+            v for v in vertical_indexes[b, h].tolist()
+            if v < limit and not any(a <= v < z for a, z in spans)
+        ]  # fmt: skip
+        counts[:, b, h, row] = len(found), len(lone)
+        blocks[b, h, row, : len(found)] = found
+        columns[b, h, row, : len(lone)] = lone
+    return [counts[0], blocks, counts[1], columns]
+
+
+def _sparse_cost(case: Case) -> Cost:
+    _, _, vertical, slash, context, block = case.args[:6]
+    rows = -(-context // block)
+    lines = slash.shape[0] * slash.shape[1] * rows
+    written = 4 * lines * (vertical.shape[2] + slash.shape[2] + 2)
+    return Cost(0, vertical.nbytes + slash.nbytes + written)
+
+
+def _sparse_mutant(variant: str) -> Any:
+    def mutant(
+        q_seqlens: torch.Tensor,
+        kv_seqlens: torch.Tensor,
+        vertical_indexes: torch.Tensor,
+        slash_indexes: torch.Tensor,
+        context_size: int,
+        block_size_M: int,
+        block_size_N: int,
+        causal: bool = True,
+    ) -> Any:
+        lines = slash_indexes
+        if variant == "causality turned round":
+            causal = not causal
+        if variant == "diagonal only":
+            lines = lines[..., -1:].expand(lines.shape)
+        if variant == "lengths exchanged":
+            q_seqlens, kv_seqlens = kv_seqlens.clamp_max(context_size), q_seqlens
+        made = _convert_vertical_slash_indexes(
+            q_seqlens, kv_seqlens, vertical_indexes, lines, context_size, block_size_M,
+            block_size_N, causal,
+        )  # fmt: skip
+        if variant == "columns not removed":
+            every = torch.full_like(made[2], vertical_indexes.shape[2])
+            return made[0], made[1], every, vertical_indexes.unsqueeze(2).expand_as(made[3])
+        if variant == "no columns":
+            return made[0], made[1], torch.zeros_like(made[2]), torch.zeros_like(made[3])
+        if variant == "block numbers instead of offsets":
+            return made[0], made[1] // block_size_N, made[2], made[3]
+        return made
+
+    return mutant
+
+
+OPERATORS = (
+    Operator(
+        id="vllm::merge_attn_states",
+        family="attention",
+        signatures=(
+            "merge_attn_states(output: Tensor!, prefix_output: Tensor, prefix_lse: Tensor, "
+            "suffix_output: Tensor, suffix_lse: Tensor, output_lse: Tensor?=None) -> ()",
+            "merge_attn_states(output: Tensor!, prefix_output: Tensor, prefix_lse: Tensor, "
+            "suffix_output: Tensor, suffix_lse: Tensor, output_lse: Tensor!) -> ()",
+        ),
+        description=(
+            "Joins the attention over two disjoint sets of keys. Outputs are [tokens, heads, "
+            "head_size] (float16, bfloat16 or float32, contiguous), lse (logarithm of the sum of "
+            "exponentials of scores) float32 [heads, tokens]. With m = max(prefix_lse, suffix_lse),"
+            " p = exp(prefix_lse - m), s = exp(suffix_lse - m): output = (p * prefix_output + s * "
+            "suffix_output) / (p + s), computed in float32 and rounded once, and output_lse = "
+            "log(p + s) + m where it is given. An lse of -inf or +inf means that the part is empty "
+            "(both count as -inf); at most one part of a token is empty."
+        ),
+        sources=(
+            "vLLM 0.13, vllm._custom_ops.merge_attn_states",
+            "csrc/attention/merge_attn_states.cu",
+            "FlashInfer, section 2.2 (arXiv 2501.01005)",
+        ),
+        cases=_merge_cases,
+        oracle=_merge_oracle,
+        second=_merge_second,
+        baseline=CustomOp("merge_attn_states", _merge_attn_states),
+        baseline_name=NAME,
+        cost=_merge_cost,
+        tolerance=Tolerance(
+            limit=3.0,
+            why="two expf of 2 ulp, a division, two products, one sum; the difference of lse is "
+            "in the scale",
+        ),
+        mutants=tuple(
+            Mutant(name, _merge_mutant(name))
+            for name in (
+                "mean of both",
+                "parts exchanged",
+                "lse read by token",
+                "+inf taken for a number",
+                "lse left",
+                "lse without the maximum",
+            )
+        ),
+        prepare=_merge_prepare,
+    ),
+    Operator(
+        id="vllm::convert_vertical_slash_indexes",
+        family="attention-sparse-index",
+        signatures=(
+            "convert_vertical_slash_indexes(q_seqlens: Tensor, kv_seqlens: Tensor, "
+            "vertical_indexes: Tensor, slash_indexes: Tensor, context_size: int, "
+            "block_size_M: int, block_size_N: int, causal: bool=True) -> "
+            "(Tensor, Tensor, Tensor, Tensor)",
+        ),
+        description=(
+            "Turns the lines of a vertical-slash sparse attention pattern into key blocks and "
+            "single key columns for every row of block_size_M queries. All tensors are int32, "
+            "contiguous. `q_seqlens`, `kv_seqlens`: [batch]. `vertical_indexes` [batch, heads, V]: "
+            "key columns, ascending, distinct, below kv_seqlens. `slash_indexes` [batch, heads, "
+            "S]: distances of diagonals, descending, distinct; if causal the last is 0. Let rows = "
+            "ceil(context_size / block_size_M). For row r of a head with r * block_size_M < q: "
+            "edge = (r + 1) * block_size_M + (kv - q if causal else kv). Slashes s >= edge are "
+            "skipped; if not causal, those after the first remaining one with s < r * block_size_M "
+            "end the list. For each remaining slash, in order, reach = max(edge - s, block_size_M):"
+            " the first opens a range [reach - block_size_M, reach); a later one opens a new range "
+            "if reach > end + block_size_M of the current range, else moves end up by block_size_M "
+            "if reach > end, else does nothing. Blocks are start, start + block_size_N, ... below "
+            "min(end, kv) of each range in turn. Columns are the verticals in no range and below "
+            "the last range's end (if not causal: below kv), in order. Returns block_count [batch, "
+            "heads, rows], block_offset [batch, heads, rows, S], column_count [batch, heads, "
+            "rows], column_index [batch, heads, rows, V]; unused entries and rows past q are 0."
+        ),
+        sources=(
+            "vLLM 0.13, vllm._custom_ops.convert_vertical_slash_indexes",
+            "csrc/attention/vertical_slash_index.cu",
+            "Jiang et al., MInference 1.0 (2024), algorithm 4",
+        ),
+        cases=_sparse_cases,
+        oracle=_sparse_oracle,
+        second=_sparse_second,
+        baseline=CustomOp(
+            "convert_vertical_slash_indexes", _convert_vertical_slash_indexes, compiled=False
+        ),
+        baseline_name="vllm; without it, the eager formulation",
+        cost=_sparse_cost,
+        tolerance=EXACT,
+        mutants=tuple(
+            Mutant(name, _sparse_mutant(name))
+            for name in (
+                "causality turned round",
+                "diagonal only",
+                "lengths exchanged",
+                "columns not removed",
+                "no columns",
+                "block numbers instead of offsets",
+            )
+        ),
+        prepare=_sparse_prepare,
+        note="A range that grows does so by whole blocks, not up to the slash: order matters.",
+    ),
+)
