@@ -64,7 +64,7 @@ def is_elf(code: bytes) -> bool:
 
 
 def _figure(assembly: str, name: str) -> int | None:
-    found = re.findall(rf"^\s*\.{name}:\s*(\d+)", assembly, re.MULTILINE)
+    found = re.findall(rf"^\s*(?:- )?\.{name}:\s*(\d+)", assembly, re.MULTILINE)
     return max(map(int, found), default=None)
 
 

@@ -164,7 +164,8 @@ def _bits(array: Array) -> Array:
 
 def _clz(x: Array) -> Array:
     bits = _bits(x)
-    return np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1]).astype(np.int32)
+    first: Array = np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
+    return first.astype(np.int32)
 
 
 def _ffs(x: Array) -> Array:

@@ -25,6 +25,8 @@ from kernelmark.evaluators.chips.base import (
 )
 from kernelmark.evaluators.grading.records import Attestation
 
+#: torch's 8-bit float formats that Triton knows
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 T = 1e12
 GB = 1e9
 MIB = 1 << 20
@@ -206,11 +208,11 @@ class Accelerator:
 def peaks(source: str, gb_per_s: float, cache_mib: int, **tflops: float) -> Peaks:
     """`Peaks` in the units of data sheets: GB/s, MiB, dense TFLOP/s (or TOP/s) by dtype.
 
-    ``float16`` stands for ``bfloat16`` too, and ``float8`` for both 8-bit formats, unless given.
+    ``float16`` stands for ``bfloat16`` too, and ``float8`` for all 8-bit formats, unless given.
     """
     flops = {name: value * T for name, value in tflops.items()}
     if "float16" in flops:
         flops.setdefault("bfloat16", flops["float16"])
     if (eight := flops.pop("float8", None)) is not None:
-        flops |= dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), eight)
+        flops |= dict.fromkeys(FLOAT8, eight)
     return Peaks(gb_per_s * GB, flops, cache_mib * MIB, source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernelmark.evaluators.chips.accelerator import MIB, Accelerator, peaks, version_in
+from kernelmark.evaluators.chips.accelerator import FLOAT8, MIB, Accelerator, peaks, version_in
 from kernelmark.evaluators.chips.base import COMMON_DTYPES
 
 _SHEET = "AMD {} data sheet, dense matrix figures; taken 2026-11"
@@ -15,7 +15,7 @@ CHIP = Accelerator(
     vendor="amd",
     device="cuda",
     visible_variable="HIP_VISIBLE_DEVICES",
-    dtypes=COMMON_DTYPES | {"float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2fnuz"},
+    dtypes=COMMON_DTYPES | set(FLOAT8),
     driver_version=version_in("/sys/module/amdgpu/version", r"(\S+)"),
     last_level_cache_bytes=256 * MIB,
     notes="""\

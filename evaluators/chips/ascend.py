@@ -18,8 +18,8 @@ CHIP = Accelerator(
     last_level_cache_bytes=192 * MIB,
     notes="""\
 Huawei Ascend NPU, torch's device is npu (torch_npu), Triton is triton-ascend. There are no warps:
-num_warps and num_stages are ignored; a program runs on one AI core, so launch about as many programs
-as there are cores (20 to 48) and loop inside. Blocks live in a unified buffer of 192 KB: on "ub
-overflow" make them smaller. tl.dot takes no allow_tf32. No float64.
+num_warps and num_stages are ignored; a program runs on one AI core, so launch about as many
+programs as there are cores (20 to 48) and loop inside. Blocks live in a unified buffer of 192 KB:
+on "ub overflow" make them smaller. tl.dot takes no allow_tf32. No float64.
 """,
 )

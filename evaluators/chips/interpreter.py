@@ -25,6 +25,7 @@ Kernels are interpreted by Triton's interpreter: tensors live on the CPU and not
 - Autotuned kernels run their first configuration (after pruning); nothing is benchmarked.
 - Not available: inline assembly, tl.dot_scaled, warp specialisation, device-side libraries other
   than libdevice. Float-to-integer conversions out of range do not saturate.
+- Questions about the device (torch.cuda.get_device_properties) are answered for a small GPU.
 - Programs of a grid run one after another: a race between programs is not seen, and a program that
   waits for another one hangs. tl.dot on float32 keeps full precision, where a GPU may use tf32.
 - Kernels whose block is read past its end without a mask read foreign memory here as on a GPU.
@@ -82,11 +83,12 @@ class Interpreter:
             raise RuntimeError("TRITON_INTERPRET=1 must be set before the process starts")
         from triton.backends.compiler import GPUTarget
 
-        from kernelmark.evaluators.chips import _drivers, _interpreter_numerics
+        from kernelmark.evaluators.chips import _drivers, _interpreter_numerics, _pretend
 
         target = GPUTarget("interpreter", 0, 32)
         _drivers.use(_drivers.HostDriver(target, PROPERTIES, _drivers.first_config))
         _interpreter_numerics.install()
+        _pretend.pretend_queries("interpreter", (8, 0), PROPERTIES)
 
     def synchronize(self) -> None:
         """Interpreted kernels have ended when their launch returns."""

@@ -15,6 +15,14 @@ _HOPPER = {
     "float8": 1978.9,
     "int8": 1978.9,
 }
+_HOPPER_NVL = {
+    "float64": 60,
+    "float32": 60,
+    "tf32": 417.5,
+    "float16": 835.5,
+    "float8": 1670.5,
+    "int8": 1670.5,
+}
 _AMPERE = {"float64": 19.5, "float32": 19.5, "tf32": 156, "float16": 312, "int8": 624}
 _A100 = _SHEET.format("A100")
 _ADA = {"float64": 1.29, "float32": 82.6, "tf32": 82.6, "float16": 330.3, "bfloat16": 165.2}
@@ -38,9 +46,9 @@ float8_e4m3fn needs compute capability 8.9. Shared memory per block: 163 KB (A10
 H200, B200), 99 KB (GeForce and RTX PRO).
 """,
     skus=(
-        (r"H200 NVL", peaks(_SHEET.format("H200 NVL"), 4800, 60, **{**_HOPPER, "float64": 60})),
+        (r"H200 NVL", peaks(_SHEET.format("H200 NVL"), 4800, 60, **_HOPPER_NVL)),
         (r"H200", peaks(_SHEET.format("H200"), 4800, 60, **_HOPPER)),
-        (r"H100 NVL", peaks(_SHEET.format("H100 NVL"), 3900, 50, **_HOPPER)),
+        (r"H100 NVL", peaks(_SHEET.format("H100 NVL"), 3900, 60, **_HOPPER_NVL)),
         (
             r"H100 PCIe",
             peaks(

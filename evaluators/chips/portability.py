@@ -115,9 +115,9 @@ class Compiler:
                 rows[name] = Portability(name, "unsupported", why)
         wanted = {name: plan[name][0] for name in names if rows[name] is None}
         if wanted:
-            for row in self._compile(candidate, operator, wanted):
-                rows[row.target] = row
-                self._keep(candidate, operator, row, wanted[row.target])
+            for made in self._compile(candidate, operator, wanted):
+                rows[made.target] = made
+                self._keep(candidate, operator, made, wanted[made.target])
         return [row for name in names if (row := rows[name]) is not None]
 
     def _compile(

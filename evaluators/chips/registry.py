@@ -15,7 +15,6 @@ from typing import Any
 
 import kernelmark.evaluators.chips as package
 from kernelmark.evaluators.chips.base import Chip
-from kernelmark.operators.registry import UnknownName
 
 ENTRY_POINT_GROUP = "kernelmark.chips"
 #: files of this folder that are no chips; parts of chips begin with an underscore
@@ -41,6 +40,8 @@ def get_chip(name: str) -> Chip:
     """The chip named `name`. Raises `UnknownName`, which offers the nearest names."""
     chips = all_chips()
     if name not in chips:
+        from kernelmark.operators.registry import UnknownName  # imports torch; listing must not
+
         raise UnknownName("chip", name, list(chips))
     return chips[name]
 
@@ -51,8 +52,10 @@ def compile_targets() -> list[str]:
 
 
 def _order(chip: Chip) -> tuple[str, int, str]:
-    """``sm_90`` before ``sm_100``, ``gfx942`` before ``gfx1100``."""
-    return ("" if chip.attests == "executed" else chip.vendor, len(chip.name), chip.name)
+    """By name; compile targets by vendor, ``sm_90`` before ``sm_100``."""
+    if chip.attests == "compiled":
+        return chip.vendor, len(chip.name), chip.name
+    return "", 0, chip.name
 
 
 def _in_folder() -> Iterable[Chip]:
