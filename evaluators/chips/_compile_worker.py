@@ -240,10 +240,11 @@ def _with_reason(ended: str, fork: Fork) -> str:
     """Adds the first error that the compiler printed, which no exception carries."""
     size = os.fstat(fork.log).st_size
     text = os.pread(fork.log, min(size, 1 << 16), 0).decode(errors="replace")
-    reasons = [line.strip() for line in text.splitlines() if "error:" in line or "Assert" in line]
-    if not reasons:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [i for i, line in enumerate(lines) if "error:" in line or "Assert" in line]
+    if not errors:
         return ended
-    reason = reasons[0][:300]
+    reason = " ".join(lines[errors[0] : errors[0] + 2])[:300]  # the next line shows the code
     if not ended:  # the calls have failed with an exception that names no cause
         fork.result.calls = [
             (case, outcome, f"{error}: {reason}" if outcome == "build_error" else error)

@@ -95,7 +95,7 @@ def _increment(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
 def check_autotuner_takes_the_first_configuration_and_runs_once() -> None:
     for n in (100, 128):
         x = torch.zeros(n)
-        _increment[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, n)
+        _increment[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, n)
         assert torch.equal(x, torch.ones(n)), x
         assert _increment.best_config.kwargs == {"BLOCK": 64}
 
@@ -131,6 +131,8 @@ def check_dot() -> None:
         torch.float8_e5m2,
         torch.int8,
     ):
+        if dtype is torch.float64 and triton.__version__ < "3.5":
+            continue  # has no tl.dot of float64
         a, b = (torch.randn(16, 32) * 3).to(dtype), (torch.randn(32, 16) * 3).to(dtype)
         exact = {torch.int8: torch.int32, torch.float64: torch.float64}
         c = torch.empty(16, 16, dtype=exact.get(dtype, torch.float32))
@@ -166,10 +168,9 @@ def _second(a, b):
 
 @triton.jit
 def _branching(a, b):
+    r = b
     if a > b:
         r = a
-    else:
-        r = b
     return r
 
 
@@ -354,12 +355,12 @@ def _race(x):
 
 
 def check_inline_assembly_is_refused_by_name() -> None:
+    message = ""
     try:
         _race[(1,)](torch.zeros(1))
     except Exception as error:
-        assert "not supported in interpreter mode" in str(error), error
-    else:
-        raise AssertionError("inline assembly ran")
+        message = str(error)
+    assert "not supported in interpreter mode" in message
 
 
 def check_libdevice_functions_against_numpy() -> None:

@@ -15,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+
 from kernelmark.evaluators.chips import accelerator
 from kernelmark.evaluators.chips.accelerator import Accelerator
 from kernelmark.evaluators.chips.base import Detection, Health, Memory, Peaks

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from kernelmark.evaluators.chips.registry import get_chip
 
 PROGRAM = Path(__file__).with_name("interpreted.py")

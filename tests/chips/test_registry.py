@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import EntryPoint
 
 import pytest
+
 from kernelmark.evaluators.chips import registry
 from kernelmark.evaluators.chips.base import COMMON_DTYPES
 from kernelmark.evaluators.chips.overview import chip_rows

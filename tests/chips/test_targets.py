@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kernelmark.evaluators.chips import _code_objects
 from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.chips.targets import CompileTarget
