@@ -1,0 +1,26 @@
+# operator: aten::silu
+# style: functions of libdevice
+# chips: interpreter nvidia
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def silu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n).to(tl.float32)
+    tl.store(y_ptr + at, x / (1.0 + libdevice.exp(-x)), mask=at < n)
+
+
+def silu(self, *, out=None):
+    x = self.contiguous()
+    y = torch.empty_like(x)
+    if x.numel():
+        silu_kernel[(triton.cdiv(x.numel(), 1024),)](x, y, x.numel(), BLOCK=1024)
+    if out is None:
+        return y
+    out.copy_(y)
+    return out
