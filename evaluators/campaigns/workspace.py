@@ -59,8 +59,15 @@ class CampaignWorkspace:
         return reply
 
     def verify(self, candidate: Candidate) -> Verdict:
-        """Asks the judge, or answers with the verdict that the run already holds."""
-        return self._verify(candidate)
+        """Asks the judge, or answers with the verdict that the run already holds.
+
+        Where our own infrastructure failed there is nothing to learn: the method ends here, and
+        goes on when the run is resumed.
+        """
+        verdict = self._verify(candidate)
+        if verdict.status == "infrastructure_error":
+            raise MethodError(f"not graded: {verdict.message}", "infrastructure_error")
+        return verdict
 
 
 def _remembered(path: Path, question: str) -> Reply:
