@@ -69,10 +69,16 @@ def results_of(
     function: Callable[..., Any], operator: Operator, case: Case, call: Call
 ) -> list[Any]:
     """Calls `function` as a candidate is called, on a private copy of `call`; its results."""
-    private = call.clone()
-    given = arguments_for_candidate(private)
+    return results_in(function, operator, case, call.clone())
+
+
+def results_in(
+    function: Callable[..., Any], operator: Operator, case: Case, call: Call
+) -> list[Any]:
+    """Calls `function` as a candidate is called, on `call` itself; its results."""
+    given = arguments_for_candidate(call)
     returned = function(*given.args, **given.kwargs)
-    return [*returned_results(operator, case, returned), *mutable_tensors(operator, case, private)]
+    return [*returned_results(operator, case, returned), *mutable_tensors(operator, case, call)]
 
 
 def expected_of(operator: Operator, call: Call) -> Sequence[Any]:

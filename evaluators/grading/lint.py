@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+
 from kernelmark.evaluators.grading.compare import compare
 from kernelmark.operators import calling
-from kernelmark.operators.draws import FILLS, VARIATIONS, Call, draw
-from kernelmark.operators.records import Alias, Case, Expected, Operator
+from kernelmark.operators.draws import FILLS, VARIATIONS, Call, draw, map_tensors
+from kernelmark.operators.records import EXACT, Alias, Case, Expected, Operator
 from kernelmark.operators.registry import SOURCES, get_operator, source_operators
 
 MIN_FULL_CASES = 6
@@ -51,15 +52,29 @@ def lint(operator: Operator, device: str = "cpu", seeds: Sequence[int] = (1, 2))
 
 
 def judge_results(
-    operator: Operator, case: Case, expected: Sequence[Any], results: Sequence[Any]
+    operator: Operator,
+    case: Case,
+    expected: Sequence[Any],
+    results: Sequence[Any],
+    given: Call | None = None,
 ) -> str:
-    """The first disagreement between results and the oracle's list, or an empty string."""
+    """The first disagreement between results and the oracle's list, or an empty string.
+
+    With `given`, the call that the results came from, their layout is judged too: required strides,
+    and views of its arguments. Random operators judge for themselves (`Operator.accepts`).
+    """
     if len(results) != len(expected):
         return f"{len(results)} results, the oracle has {len(expected)}"
     for i, (want, got) in enumerate(zip(expected, results, strict=True)):
         if isinstance(want, Expected):
             if not isinstance(got, torch.Tensor):
                 return f"result {i} is {type(got).__name__}, not a tensor"
+            if given is not None and want.strides is not None and not _laid_out(got, want.strides):
+                return f"result {i}: strides {got.stride()}, expected {want.strides}"
+            if operator.tolerance.kind == "distribution":
+                if (got.shape, got.dtype) != (want.value.shape, want.dtype):
+                    return f"result {i}: {got.dtype} of shape {tuple(got.shape)}"
+                continue
             said = compare(want, got.to(want.value.device), operator.tolerance, case.name, "", i)
             if said.status != "passed":
                 return said.detail or (
@@ -67,11 +82,34 @@ def judge_results(
                     f"error {said.max_error:.3g} over limit {said.limit:.3g}"
                 )
         elif isinstance(want, Alias):
-            if (tuple(got.shape), got.stride()) != (want.shape, want.strides):
-                return f"result {i}: shape {tuple(got.shape)} strides {got.stride()}"
+            fault = _wrong_view(want, got, given)
+            if fault:
+                return f"result {i}: {fault}"
         elif not _same_scalar(want, got):
             return f"result {i} is {got!r}, expected {want!r}"
+    if operator.accepts is not None and given is not None:
+        return operator.accepts(case, given.args, list(results))
     return ""
+
+
+def _wrong_view(want: Alias, got: torch.Tensor, given: Call | None) -> str:
+    """How `got` differs from the view that it should be; which memory it is in, where known."""
+    if tuple(got.shape) != want.shape or not _laid_out(got, want.strides):
+        return f"shape {tuple(got.shape)} strides {got.stride()}"
+    if got.storage_offset() != want.offset:
+        return f"offset {got.storage_offset()}, expected {want.offset}"
+    if given is None or 0 in want.shape:
+        return ""
+    found: list[torch.Tensor] = []
+    map_tensors(given.args[want.argument], found.append)
+    same = got.untyped_storage().data_ptr() == found[0].untyped_storage().data_ptr()
+    return "" if same else "not a view of its argument"
+
+
+def _laid_out(tensor: torch.Tensor, strides: tuple[int, ...]) -> bool:
+    """Equal strides where they matter: not in dimensions of size 1, nor in an empty tensor."""
+    triples = zip(tensor.shape, tensor.stride(), strides, strict=True)
+    return 0 in tensor.shape or all(a == b for n, a, b in triples if n != 1)
 
 
 def _form(operator: Operator) -> Iterator[str]:
@@ -123,15 +161,17 @@ def _agreement(operator: Operator, case: Case, call: Call) -> Iterator[str]:
         numbers = isinstance(want, Expected) and want.value.numel() > 0
         if fed and numbers and bool(want.value.isnan().all()):
             yield f"result {i} of the oracle is all NaN"
-    if operator.tolerance.kind == "distribution":
-        return
-    private = call.clone()
-    second = operator.second(*private.args, **private.kwargs)
-    fault = judge_results(operator, case, expected, _cast(second, expected))
-    if fault:
-        yield f"oracle and second statement differ: {fault}"
-    baseline = calling.results_of(operator.baseline, operator, case, call)
-    fault = judge_results(operator, case, expected, baseline)
+    if operator.tolerance.kind != "distribution":
+        private = call.clone()
+        second = operator.second(*private.args, **private.kwargs)
+        values = _as_values(expected, call)
+        fault = judge_results(operator, case, values, _cast(second, values))
+        if fault:
+            yield f"oracle and second statement differ: {fault}"
+    given = call.clone()
+    baseline = calling.results_in(operator.baseline, operator, case, given)
+    pristine = given if operator.accepts is None else call
+    fault = judge_results(operator, case, expected, baseline, pristine)
     if fault:
         yield f"the baseline does not pass (wrong oracle or unreachable tolerance): {fault}"
 
@@ -140,21 +180,24 @@ def _try_mutants(
     operator: Operator, case: Case, call: Call, variation: str, told_apart: dict[str, bool]
 ) -> None:
     """Records for every mutant that applies to this call whether the comparison refused it."""
-    if operator.tolerance.kind == "distribution":
-        return
     expected = calling.expected_of(operator, call)
     right = calling.results_of(operator.baseline, operator, case, call)
     untouched = calling.mutable_tensors(operator, case, call)
     for mutant in operator.mutants:
         if told_apart.get(mutant.name):
             continue
-        results = calling.results_of(mutant.function, operator, case, call)
-        told_apart[mutant.name] = bool(judge_results(operator, case, expected, results))
+        given = call.clone()
+        results = calling.results_in(mutant.function, operator, case, given)
+        pristine = given if operator.accepts is None else call
+        told_apart[mutant.name] = bool(judge_results(operator, case, expected, results, pristine))
+    random = operator.tolerance.kind == "distribution"
+    values = expected if random else _as_values(expected, call)
     for name, transform in GENERIC_MUTANTS.items():
         results = transform(right, untouched)
-        if told_apart.get(name) or _identical(right, results):
+        if told_apart.get(name) or _identical(right, results) or (random and name in _STILL_RANDOM):
             continue
-        told_apart[name] = bool(judge_results(operator, case, expected, results))
+        fault = judge_results(operator, case, values, results, call if random else None)
+        told_apart[name] = bool(fault)
 
 
 Transform = Callable[[list[Any], list[torch.Tensor]], list[Any]]
@@ -220,6 +263,8 @@ GENERIC_MUTANTS: dict[str, Transform] = {
     "shifted by one": _each(_rolled),
     "one precision lower": _each(_lower_precision),
 }
+#: those that leave a random result as random as it was
+_STILL_RANDOM = {"shifted by one", "one precision lower"}
 
 
 def draw_bytes(call: Call) -> list[bytes]:
@@ -237,6 +282,20 @@ def _identical(left: list[Any], right: list[Any]) -> bool:
         else a == b
         for a, b in zip(left, right, strict=True)
     )
+
+
+def _as_values(expected: Sequence[Any], call: Call) -> list[Any]:
+    """The same expectations with every view replaced by the values that it shows."""
+
+    def seen(want: Any) -> Any:
+        if not isinstance(want, Alias):
+            return want
+        found: list[torch.Tensor] = []
+        map_tensors(call.args[want.argument], found.append)
+        view = found[0].as_strided(want.shape, want.strides, want.offset)
+        return Expected(view, view.dtype, tolerance=EXACT)
+
+    return [seen(want) for want in expected]
 
 
 def _cast(values: Sequence[Any], expected: Sequence[Any]) -> list[Any]:
