@@ -118,7 +118,9 @@ class Expected:
     absolute values, broadcastable to `value`; None takes the rms of `value`. `mask`: True where an
     element is defined (None: everywhere). `strides`: required strides; None accepts any layout
     that is dense and does not overlap. `tolerance` stands in for the operator's where results
-    differ in kind (codes beside their scales).
+    differ in kind (codes beside their scales). `canonical` maps what was returned to a normal form
+    before it is compared with `value`, where several answers are right (order within a group, ties
+    of a selection); it must keep the shape.
     """
 
     value: torch.Tensor
@@ -127,6 +129,7 @@ class Expected:
     mask: torch.Tensor | None = None
     strides: tuple[int, ...] | None = None
     tolerance: Tolerance | None = None
+    canonical: Callable[[torch.Tensor], torch.Tensor] | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 
 import torch
+
 from kernelmark.evaluators.grading.records import Comparison
 from kernelmark.operators.records import Expected, Tolerance
 
@@ -40,6 +41,8 @@ def compare(
     limit = _limit(expected.dtype, tolerance)
     if got.numel() == 0:
         return Comparison(case, draw, result, "passed", 0.0, 0.0, 0.0, limit)
+    if expected.canonical is not None:
+        got = expected.canonical(got)
     stats, samples, worst = _walk(expected, got, tolerance, limit)
     bad, off, total_error = (float(x) for x in stats)
     codes = tolerance.kind == "codes"
