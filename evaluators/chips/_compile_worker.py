@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelmark.evaluators.chips.base import Chip
+from kernelmark.evaluators.chips.registry import all_chips, get_chip
 from kernelmark.evaluators.chips.targets import CompileTarget
 from kernelmark.evaluators.grading import isolation
 from kernelmark.evaluators.grading.channel import Channel, Closed, Garbled, Late
@@ -66,6 +67,7 @@ def main(fd: int, rooted: bool) -> None:
     from kernelmark.evaluators.chips import _compiling
 
     _compiling.never_hash_triton()
+    all_chips()  # found once, for all forks
     with contextlib.suppress(Closed):
         while True:
             job, _ = channel.receive()
@@ -125,8 +127,6 @@ class Job:
         return self.results
 
     def _fork(self, name: str, cases: list[str]) -> None:
-        from kernelmark.evaluators.chips.registry import get_chip
-
         ours, theirs = socket.socketpair()
         log = os.memfd_create("log")
         scratch = tempfile.mkdtemp() if not self.rooted and os.geteuid() != 0 else ""

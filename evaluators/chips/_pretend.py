@@ -61,11 +61,26 @@ def pretend_device(name: str, capability: tuple[int, int], properties: dict[str,
 
 
 class _OnCpu(TorchFunctionMode):
-    """Replaces the device ``cuda`` by ``cpu`` in the arguments of torch functions."""
+    """Replaces the device ``cuda`` by ``cpu``, and copies nothing large: contents do not matter."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        large = bool(args) and isinstance(args[0], torch.Tensor) and args[0].numel() > _LARGE
+        if func in _IN_PLACE and large:
+            return args[0]
+        if func in _COPIES and large and not kwargs:
+            if func is not torch.Tensor.contiguous:
+                return torch.empty_like(args[0])
+            if not args[0].is_contiguous():
+                return torch.empty_like(args[0], memory_format=torch.contiguous_format)
         swapped = {key: _swap(value) for key, value in (kwargs or {}).items()}
         return func(*(_swap(value) for value in args), **swapped)
+
+
+_LARGE = 1 << 20  #: elements
+_COPIES = frozenset(
+    (torch.Tensor.contiguous, torch.Tensor.clone, torch.clone, torch.zeros_like, torch.ones_like)
+)
+_IN_PLACE = frozenset((torch.Tensor.copy_, torch.Tensor.zero_, torch.Tensor.fill_))
 
 
 def _swap(value: Any) -> Any:

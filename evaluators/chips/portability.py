@@ -17,8 +17,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
-from kernelmark.evaluators.chips import _calls, _compile_worker
+from kernelmark.evaluators.chips import _compile_worker
 from kernelmark.evaluators.chips.registry import compile_targets, get_chip
 from kernelmark.evaluators.grading import isolation
 from kernelmark.evaluators.grading.channel import Channel, Closed
@@ -29,7 +30,9 @@ from kernelmark.evaluators.grading.records import (
     from_json,
     to_json,
 )
-from kernelmark.operators.records import Case, Operator
+
+if TYPE_CHECKING:  # they import torch; the helper can start before that
+    from kernelmark.operators.records import Case, Operator
 
 #: changes whenever what is compiled, or how it is read, changes; part of the cache's key
 FORMAT = 1
@@ -61,7 +64,10 @@ def portability(
 
 
 class Compiler:
-    """Compiles many candidates with one helper, which starts with the first that needs it."""
+    """Compiles many candidates with one helper, which starts with the first that needs it.
+
+    `start` before importing what imports torch saves a second.
+    """
 
     def __init__(
         self,
@@ -101,6 +107,8 @@ class Compiler:
         self, candidate: Candidate, operator: Operator, targets: Sequence[str] | None = None
     ) -> list[Portability]:
         """As the function of this name."""
+        from kernelmark.evaluators.chips import _calls
+
         names = list(compile_targets() if targets is None else targets)
         if candidate.language != "triton":
             why = f"candidates of language {candidate.language} are not compiled here"
@@ -134,7 +142,7 @@ class Compiler:
             "processes": self.processes,
             "limit_s": self.limit_s,
         }
-        _, channel = self._helper or self._start()
+        channel = self.start()
         try:
             channel.send(job)
             answer, _ = channel.receive(START_S + (self.limit_s + 10) * len(wanted))
@@ -145,7 +153,10 @@ class Compiler:
         results = [_compile_worker.result_of(data) for data in answer["results"]]
         return [_row(result, needs_kernel) for result in results]
 
-    def _start(self) -> tuple[subprocess.Popen[bytes], Channel]:
+    def start(self) -> Channel:
+        """Starts the helper, unless it runs, and does not wait: it takes a second to be ready."""
+        if self._helper is not None:
+            return self._helper[1]
         ours, theirs = socket.socketpair()
         process = subprocess.Popen(
             _compile_worker.command(theirs.fileno()),
@@ -156,7 +167,7 @@ class Compiler:
         )
         theirs.close()
         self._helper = (process, Channel(ours))
-        return self._helper
+        return self._helper[1]
 
     def _known(
         self, candidate: Candidate, operator: Operator, target: str, cases: list[Case]
@@ -192,8 +203,11 @@ class Compiler:
 
 
 def _supported(target: str, cases: list[Case]) -> tuple[list[Case], str]:
-    """The cases whose dtypes `target` has, and why the first of the others is left out."""
+    """The cases that can be compiled for `target`, and why the first of the others can't."""
     chip, reason, kept = get_chip(target), "", []
+    found = chip.detect()
+    if not found.usable:
+        return [], found.why
     for case in cases:
         why = chip.unsupported(tuple(str(d).removeprefix("torch.") for d in case.dtypes))
         reason = reason or why

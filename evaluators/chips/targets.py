@@ -6,8 +6,10 @@ every kernel is compiled for the target (`portability`).
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +87,15 @@ def _rdna() -> Multiprocessor:
     return Multiprocessor(16, 1536, 24, 32, 128 * KB, 64 * KB, 1024)
 
 
+def _can_link() -> bool:
+    """Whether AMD code objects can be linked: by Triton itself (3.5 on), or by ROCm's linker."""
+    major, minor = importlib.metadata.version("triton").split(".")[:2]
+    if (int(major), int(minor)) >= (3, 5):
+        return True
+    linker = os.environ.get("TRITON_HIP_LLD_PATH", "/opt/rocm/llvm/bin/ld.lld")
+    return os.path.exists(linker)
+
+
 @dataclass(eq=False)
 class CompileTarget:
     """A `Chip` that only compiles. `backend` and `arch` are Triton's names of it."""
@@ -115,6 +126,10 @@ class CompileTarget:
         package = {"cuda": "nvidia", "hip": "amd"}[self.backend]
         if importlib.util.find_spec(f"triton.backends.{package}") is None:
             return Detection(False, f"this Triton has no {package} back end")
+        if self.backend == "hip" and not _can_link():
+            return Detection(
+                False, "Triton 3.4 links AMD code with ROCm's ld.lld, which is not here"
+            )
         return Detection(True, f"compiles for {self.product}, no hardware needed", sku=self.product)
 
     def prepare(self, environment: dict[str, str], index: int) -> None:
