@@ -12,7 +12,7 @@ import torch
 import triton
 import triton.language as tl
 
-_TILE = 4096  # elements scanned at a time by a program
+_TILE = 2048  # elements scanned at a time by a program
 _PROGRAMS = 512  # enough to keep the device busy
 
 
@@ -143,7 +143,7 @@ def _three_dimensions(x: torch.Tensor, dim: int) -> torch.Tensor:
 def _tile(inner: int, n: int, stride_inner: int, stride_n: int) -> tuple[int, int]:
     """Tile widths (LANES, N): wide along what lies closest in memory."""
     if stride_n <= stride_inner or inner == 1:
-        width = min(triton.next_power_of_2(n), _TILE // 2)
+        width = min(triton.next_power_of_2(n), _TILE)
         return min(triton.next_power_of_2(inner), _TILE // width, 64), width
     lanes = min(triton.next_power_of_2(inner), 64)
     return lanes, min(triton.next_power_of_2(n), _TILE // lanes)
