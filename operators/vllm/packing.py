@@ -1,0 +1,368 @@
+"""Layouts of quantised weights, each as a pair: pack and unpack.
+
+Every function works on int64 codes of shape [..., rows, columns] on any device, without loops over
+elements, and is exact. The layouts are those of vLLM 0.13: GPTQ (`quant_utils.pack_rows`), AWQ
+(`quant_utils.pack_cols`), the shuffled words of ExLlama kernels (csrc/quantization/gptq),
+Marlin (`marlin_utils`, `marlin_utils_test`), 2:4 sparse Marlin (`marlin_utils_test_24`), and
+AllSpark's n32k16 order (csrc/quantization/gptq_allspark). They are stated here in our own words.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+#: columns (AWQ) or rows (ExLlama, 4 bits) in the nibbles of a word, lowest first
+EVEN_ODD = (0, 2, 4, 6, 1, 3, 5, 7)
+
+
+# --- words ---------------------------------------------------------------------------------------
+
+
+def to_int32(words: torch.Tensor) -> torch.Tensor:
+    """Unsigned 32-bit words, given as int64, as int32 of the same bits."""
+    return torch.where(words >= 1 << 31, words - (1 << 32), words).to(torch.int32)
+
+
+def from_int32(words: torch.Tensor) -> torch.Tensor:
+    """The bits of int32 words as int64 in [0, 2^32)."""
+    return words.to(torch.int64) & 0xFFFFFFFF
+
+
+def pack_words(codes: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
+    """Codes packed along `dim` as a stream of bits, lowest first, into int32 words.
+
+    32 codes of `bits` bits fill `bits` words (for 3 bits, two codes of 32 straddle words). The
+    size of `dim` times `bits` is a multiple of 32.
+    """
+    last = codes.movedim(dim, -1)
+    shifts = torch.arange(bits, device=codes.device)
+    stream = (last.unsqueeze(-1) >> shifts) & 1
+    stream = stream.reshape(*last.shape[:-1], last.shape[-1] * bits // 32, 32)
+    words = (stream << torch.arange(32, device=codes.device)).sum(-1)
+    return to_int32(words).movedim(-1, dim).contiguous()
+
+
+def unpack_words(words: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
+    """The codes that `pack_words` packed, int64."""
+    last = from_int32(words.movedim(dim, -1))
+    if 32 % bits == 0:
+        shifts = torch.arange(0, 32, bits, device=words.device)
+        codes = (last.unsqueeze(-1) >> shifts) & ((1 << bits) - 1)
+    else:
+        stream = (last.unsqueeze(-1) >> torch.arange(32, device=words.device)) & 1
+        stream = stream.reshape(*last.shape[:-1], last.shape[-1] * 32 // bits, bits)
+        codes = (stream << torch.arange(bits, device=words.device)).sum(-1)
+    return codes.reshape(*last.shape[:-1], last.shape[-1] * 32 // bits).movedim(-1, dim)
+
+
+def _blocked(codes: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
+    """Every block of len(order) codes along `dim` rearranged: position p gets code order[p]."""
+    last = codes.movedim(dim, -1)
+    blocks = last.reshape(*last.shape[:-1], -1, order.numel())
+    return blocks[..., order.to(codes.device)].reshape(last.shape).movedim(-1, dim)
+
+
+def _inverse(order: torch.Tensor) -> torch.Tensor:
+    return torch.argsort(order)
+
+
+# --- AWQ -----------------------------------------------------------------------------------------
+
+
+def awq_pack(codes: torch.Tensor, bits: int = 4) -> torch.Tensor:
+    """[..., K, N] codes to int32 [..., K, N * bits / 32].
+
+    A word holds neighbouring columns of one row; the p-th code from the low end is that of column
+    0, 2, 4, 6, 1, 3, 5, 7 (4 bits) or 0, 2, 1, 3 (8 bits) of the word's columns.
+    """
+    return pack_words(_blocked(codes, _awq_order(bits), -1), bits, -1)
+
+
+def awq_unpack(words: torch.Tensor, bits: int = 4) -> torch.Tensor:
+    """The codes that `awq_pack` packed."""
+    return _blocked(unpack_words(words, bits, -1), _inverse(_awq_order(bits)), -1)
+
+
+def _awq_order(bits: int) -> torch.Tensor:
+    return torch.tensor(EVEN_ODD if bits == 4 else (0, 2, 1, 3))
+
+
+# --- GPTQ and ExLlama ----------------------------------------------------------------------------
+
+
+def exllama_shuffle(words: torch.Tensor, bits: int) -> torch.Tensor:
+    """GPTQ words [..., K * bits / 32, N] with the codes inside each word (3 bits: three words) put
+    in the order of ExLlama's kernels.
+
+    4 bits: even rows in the low half, odd rows in the high half; 2 bits: the same over 16 rows;
+    8 bits: unchanged. 3 bits, 32 rows in words 0 to 2: word w holds rows 10 w + (0, 2, 4, 6, 8) in
+    bits 0 to 14, rows 10 w + (1, 3, 5, 7, 9) in bits 16 to 30, and bit w of rows 30 and 31 in its
+    bits 15 and 31.
+    """
+    if bits == 8:
+        return words.clone()
+    if bits == 3:
+        return _gather_bits(words, _exllama_bits_of_3())
+    return pack_words(_blocked(unpack_words(words, bits, -2), _exllama_order(bits), -2), bits, -2)
+
+
+def exllama_unshuffle(words: torch.Tensor, bits: int) -> torch.Tensor:
+    """The words that `exllama_shuffle` was given."""
+    if bits == 8:
+        return words.clone()
+    if bits == 3:
+        return _gather_bits(words, _inverse(_exllama_bits_of_3()))
+    order = _inverse(_exllama_order(bits))
+    return pack_words(_blocked(unpack_words(words, bits, -2), order, -2), bits, -2)
+
+
+def _exllama_order(bits: int) -> torch.Tensor:
+    rows = 32 // bits
+    return torch.cat([torch.arange(0, rows, 2), torch.arange(1, rows, 2)])
+
+
+@functools.cache
+def _exllama_bits_of_3() -> torch.Tensor:
+    """For every bit of three shuffled words, the bit of the plain stream that it holds."""
+    source: list[int] = []
+    for word in range(3):
+        for odd in range(2):
+            for position in range(5):
+                row = 10 * word + 2 * position + odd
+                source += [3 * row, 3 * row + 1, 3 * row + 2]
+            source.append(3 * (30 + odd) + word)
+    return torch.tensor(source)
+
+
+def _gather_bits(words: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """Triples of words along dim -2 with their 96 bits rearranged."""
+    bits = unpack_words(words, 1, -2)
+    return pack_words(_blocked(bits, source, -2), 1, -2)
+
+
+# --- Marlin --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def marlin_order(bits: int, a_8bit: bool = False) -> torch.Tensor:
+    """Where the 1024 codes of a group of tiles come from, in the order in which they are packed.
+
+    A group of tiles is 16 x 64 codes (four 16 x 16 tiles side by side), each tile's rows one after
+    the other; with 8-bit activations 32 x 32 codes (two 32 x 16 tiles). Each of a warp's 32
+    threads owns the codes that the tensor core wants from it: column thread / 4 (and that plus 8),
+    and the rows of its quarter.
+    """
+    thread = torch.arange(32).view(32, 1, 1, 1)
+    column, quarter = thread // 4, thread % 4
+    half = torch.arange(2).view(1, 1, 2, 1)
+    if a_8bit:
+        tile = torch.arange(2).view(1, 2, 1, 1)
+        step = torch.arange(8).view(1, 1, 1, 8)
+        row = 4 * quarter + step % 4 + 16 * (step // 4)
+        order = 16 * row + column + 8 * half + 512 * tile
+    else:
+        tile = torch.arange(4).view(1, 4, 1, 1)
+        step = torch.arange(4).view(1, 1, 1, 4)
+        row = 2 * quarter + step % 2 + 8 * (step // 2)
+        order = 16 * row + column + 8 * half + 256 * tile
+    return order.reshape(-1, 32 // bits)[:, _interleave(bits, a_8bit)].reshape(-1)
+
+
+def _interleave(bits: int, a_8bit: bool) -> torch.Tensor:
+    """Order of the codes within a word: what a few instructions turn into pairs of 16 bits."""
+    if bits == 4:
+        return torch.tensor((0, 4, 1, 5, 2, 6, 3, 7) if a_8bit else EVEN_ODD)
+    return torch.tensor((0, 1, 2, 3) if a_8bit else (0, 2, 1, 3))
+
+
+def marlin_pack(codes: torch.Tensor, bits: int, a_8bit: bool = False) -> torch.Tensor:
+    """[..., K, N] codes to int32 [..., K / 16, N * 16 * bits / 32]; K % 16 = 0 (32 with 8-bit
+    activations), N % 64 = 0.
+    """
+    rows, columns = codes.shape[-2:]
+    height = 32 if a_8bit else 16
+    tiles = codes.reshape(*codes.shape[:-2], rows // height, height, columns // 16, 16)
+    flat = tiles.transpose(-3, -2).reshape(*codes.shape[:-2], rows // 16, columns * 16)
+    return pack_words(_blocked_flat(flat, marlin_order(bits, a_8bit)), bits, -1)
+
+
+def marlin_unpack(words: torch.Tensor, bits: int, a_8bit: bool = False) -> torch.Tensor:
+    """The codes that `marlin_pack` packed."""
+    flat = unpack_words(words, bits, -1)
+    rows, columns = flat.shape[-2] * 16, flat.shape[-1] // 16
+    height = 32 if a_8bit else 16
+    flat = _blocked_flat(flat, _inverse(marlin_order(bits, a_8bit)))
+    tiles = flat.reshape(*words.shape[:-2], rows // height, columns // 16, height, 16)
+    return tiles.transpose(-3, -2).reshape(*words.shape[:-2], rows, columns)
+
+
+def _blocked_flat(flat: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Blocks of len(order) codes rearranged over the last two dimensions taken as one."""
+    lead = flat.shape[:-2]
+    blocks = flat.reshape(*lead, -1, order.numel())
+    return blocks[..., order.to(flat.device)].reshape(flat.shape)
+
+
+@functools.cache
+def _marlin_columns(single: bool) -> torch.Tensor:
+    """Order of the columns of scales: 64 at a time for groups, 32 for one scale a column."""
+    if single:
+        lane, pair = torch.arange(4).view(4, 1), torch.tensor((0, 1, 8, 9, 16, 17, 24, 25))
+        return (2 * lane + pair).reshape(-1)
+    return torch.arange(64).view(8, 8).t().reshape(-1)
+
+
+def marlin_permute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
+    """Scales [groups, N] with their columns in Marlin's order. `single`: one group in all, or
+    8-bit activations; biases are permuted the same way.
+    """
+    return _blocked(scales, _marlin_columns(single), -1).contiguous()
+
+
+def marlin_unpermute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
+    """The scales that `marlin_permute_scales` was given."""
+    return _blocked(scales, _inverse(_marlin_columns(single)), -1).contiguous()
+
+
+def marlin_pack_zeros(zeros: torch.Tensor, bits: int) -> torch.Tensor:
+    """Zero points [groups, N] (int64) to int32 [groups, N * bits / 32]: columns in the order of
+    group scales, then interleaved in each word.
+    """
+    columns = _blocked(zeros, _marlin_columns(False), -1)
+    return pack_words(_blocked(columns, _interleave(bits, False), -1), bits, -1)
+
+
+def marlin_unpack_zeros(words: torch.Tensor, bits: int) -> torch.Tensor:
+    """The zero points that `marlin_pack_zeros` packed."""
+    columns = _blocked(unpack_words(words, bits, -1), _inverse(_interleave(bits, False)), -1)
+    return _blocked(columns, _inverse(_marlin_columns(False)), -1)
+
+
+# --- 2:4 sparse Marlin ---------------------------------------------------------------------------
+
+
+@functools.cache
+def marlin_24_order(bits: int) -> torch.Tensor:
+    """As `marlin_order`, for compressed codes of 2:4 sparse weights."""
+    thread = torch.arange(32).view(32, 1, 1, 1)
+    column, quarter = thread // 4, thread % 4
+    tile = torch.arange(4).view(1, 4, 1, 1)
+    half = torch.arange(2).view(1, 1, 2, 1)
+    step = torch.arange(4).view(1, 1, 1, 4)
+    row = 2 * quarter + step % 2 + 8 * (step // 2)
+    order = 16 * row + 256 * (column // 2) + 8 * (column % 2) + 4 * half + tile
+    return order.reshape(-1, 32 // bits)[:, _interleave(bits, False)].reshape(-1)
+
+
+def marlin_24_pack(
+    kept: torch.Tensor, places: torch.Tensor, bits: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Kept codes [K / 2, N] and their places to (words, metadata).
+
+    Rows 2 i and 2 i + 1 of `kept` are the two codes kept of rows 4 i to 4 i + 3 of the dense matrix;
+    `places` (same shape, 0 to 3, the first below the second) says which. Words are int32
+    [K / 32, N * 16 * bits / 32], metadata int16 [K / 32, 2 N].
+    """
+    half_k, n = kept.shape
+    tiles = kept.reshape(half_k // 16, 16, n // 16, 16).transpose(1, 2)
+    flat = tiles.reshape(half_k // 16, n * 16)
+    words = pack_words(_blocked_flat(flat, marlin_24_order(bits)), bits, -1)
+    pairs = places.reshape(half_k // 2, 2, n)
+    nibbles = (pairs[:, 0] + 4 * pairs[:, 1]).t().reshape(n, half_k // 8, 4)
+    meta = (nibbles << torch.arange(0, 16, 4, device=kept.device)).sum(-1)
+    meta = torch.where(meta >= 1 << 15, meta - (1 << 16), meta).to(torch.int16)
+    stored = torch.empty(meta.numel(), dtype=torch.int16, device=kept.device)
+    stored[_meta_positions(n, half_k // 8).to(kept.device)] = meta.reshape(-1)
+    return words, stored.view(half_k // 16, 2 * n)
+
+
+def marlin_24_unpack(
+    words: torch.Tensor, meta: torch.Tensor, bits: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(kept codes, places) that `marlin_24_pack` packed."""
+    flat = unpack_words(words, bits, -1)
+    flat = _blocked_flat(flat, _inverse(marlin_24_order(bits)))
+    half_k, n = flat.shape[0] * 16, flat.shape[1] // 16
+    kept = flat.reshape(half_k // 16, n // 16, 16, 16).transpose(1, 2).reshape(half_k, n)
+    at = _meta_positions(n, half_k // 8).to(words.device)
+    values = meta.reshape(-1)[at].to(torch.int64).view(n, half_k // 8, 1) & 0xFFFF
+    nibbles = (values >> torch.arange(0, 16, 4, device=words.device)) & 15
+    nibbles = nibbles.view(n, half_k // 2).t()
+    places = torch.stack([nibbles & 3, nibbles >> 2], 1).reshape(half_k, n)
+    return kept, places
+
+
+def marlin_24_dense(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+    """Dense [K, N] of kept values [K / 2, N], zero elsewhere."""
+    half_k, n = values.shape
+    dense = values.new_zeros(half_k // 2, 4, n)
+    dense.scatter_(1, places.reshape(half_k // 2, 2, n), values.reshape(half_k // 2, 2, n))
+    return dense.view(2 * half_k, n)
+
+
+@functools.cache
+def _meta_positions(n: int, columns: int) -> torch.Tensor:
+    """Where CUTLASS stores the 16-bit metadata element (row of the transposed matrix, column):
+    rows reordered within 64, 2 x 2 blocks transposed, columns interleaved by two.
+    """
+    row = torch.arange(n).view(n, 1).expand(n, columns)
+    column = torch.arange(columns).view(1, columns).expand(n, columns)
+    within = row % 64
+    row = row - within + row % 2 * 2 + row % 8 // 4 + row % 4 // 2 * 32 + within // 8 * 4
+    swap = (row % 2 == 0).long() * (column % 2 == 1) - (row % 2 == 1).long() * (column % 2 == 0)
+    row, column = row + swap, column - swap
+    return (column // 2 * n * 2 + row * 2 + column % 2).reshape(-1)
+
+
+def marlin_24_permute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
+    """Scales of 2:4 sparse Marlin: 8 columns at a time in the order 0, 4, 1, 5, 2, 6, 3, 7 for
+    groups, untouched for one scale a column.
+    """
+    order = torch.arange(8) if single else torch.tensor((0, 4, 1, 5, 2, 6, 3, 7))
+    return _blocked(scales, order, -1).contiguous()
+
+
+def marlin_24_unpermute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
+    """The scales that `marlin_24_permute_scales` was given."""
+    order = torch.arange(8) if single else torch.tensor((0, 2, 4, 6, 1, 3, 5, 7))
+    return _blocked(scales, order, -1).contiguous()
+
+
+# --- AllSpark ------------------------------------------------------------------------------------
+
+
+def n32k16_pack(codes: torch.Tensor) -> torch.Tensor:
+    """uint8-valued codes [K, N] (K, N multiples of 16) to uint8 [N rounded up to 32, K].
+
+    A block of 32 columns and 16 rows becomes 8 runs of 64 codes. Run i holds columns i, i + 8,
+    i + 16, i + 24; it is the concatenation over q = 0..3 of 16 codes, for each of those columns
+    the rows 2 q, 2 q + 1, 2 q + 8, 2 q + 9. In memory: block of columns, i, block of rows, run.
+    Columns beyond N are zeros.
+    """
+    k, n = codes.shape
+    padded = torch.nn.functional.pad(codes, (0, -n % 32)).to(torch.uint8)
+    # rows: block, high, q, low; columns: block, c (of four), i
+    split = padded.view(k // 16, 2, 4, 2, padded.shape[1] // 32, 4, 8)
+    return split.permute(4, 6, 0, 2, 5, 1, 3).reshape(padded.shape[1], k)
+
+
+def n32k16_unpack(packed: torch.Tensor, n: int) -> torch.Tensor:
+    """The codes [K, n] that `n32k16_pack` packed, int64."""
+    wide, k = packed.shape
+    split = packed.view(wide // 32, 8, k // 16, 4, 4, 2, 2)
+    return split.permute(2, 5, 3, 6, 0, 4, 1).reshape(k, wide)[:, :n].to(torch.int64)
+
+
+def n32k16_permute_scales(scales: torch.Tensor) -> torch.Tensor:
+    """[1, N] per-column values to [1, N rounded up to 32]: 32 at a time, position 4 r + c holds
+    column 8 c + r.
+    """
+    padded = torch.nn.functional.pad(scales, (0, -scales.shape[-1] % 32))
+    return _blocked(padded, torch.arange(32).view(4, 8).t().reshape(-1), -1).contiguous()
+
+
+def n32k16_unpermute_scales(scales: torch.Tensor, n: int) -> torch.Tensor:
+    """The values [1, n] that `n32k16_permute_scales` was given."""
+    return _blocked(scales, torch.arange(32).view(8, 4).t().reshape(-1), -1)[..., :n].contiguous()
