@@ -21,10 +21,10 @@ WHERE latest AND suite = $suite AND chip = $chip AND sku = $sku
       ORDER BY current_suite DESC, created_at DESC LIMIT 1)
 """
 BOARDS = """
-SELECT suite, chip, sku, any_value(measure) AS measure, count(*) AS entries,
+SELECT suite, chip, sku, count(*) AS entries,
        bool_or(declared) AS declared, max(operators) AS operators
 FROM v_rank WHERE latest GROUP BY suite, chip, sku
-ORDER BY declared DESC, measure = 'score' DESC, operators DESC, entries DESC, suite, chip
+ORDER BY bool_or(declared) DESC, min(measure), max(operators) DESC, count(*) DESC, suite, chip
 """
 CELLS = """
 SELECT c.*, r.method, r.model, r.kind AS method_kind, r.chip, r.sku

@@ -63,9 +63,13 @@ def link(page: str, **parameters: str) -> str:
     return f"{page}?{urlencode(parameters)}"
 
 
+def _any_value(column: pd.Series) -> bool:
+    return bool((column.notna() & (column.astype(str) != "")).any())
+
+
 def table(frame: pd.DataFrame, columns: dict[str, Any], key: str, name: str) -> None:
     """A sortable table of the named columns (label or column configuration), with a download."""
-    present = {c: config for c, config in columns.items() if c in frame and frame[c].notna().any()}
+    present = {c: config for c, config in columns.items() if c in frame and _any_value(frame[c])}
     plain = st.toggle("Plain table", key=f"{key}-plain", help="For keyboards and screen readers.")
     shown = frame[list(present)]
     if plain:

@@ -64,6 +64,7 @@ rows = rows.assign(
         for a, b in zip(rows["value_low"], rows["value_high"], strict=True)
     ],
     partial=["" if c else "partial" for c in rows["complete"]],
+    date=[created[:10] for created in rows["created_at"]],
 )
 number = st.column_config.NumberColumn
 parts.table(
@@ -81,11 +82,11 @@ parts.table(
         "roofline": number("roofline", format="percent"),
         "tokens_per_solved": number("tokens per solved", format="compact"),
         "cost_per_solved_usd": number("$ per solved", format="%.4f"),
-        "seconds": number("seconds", format="%.0f"),
+        "seconds": number("seconds", format="%.1f"),
         "metering": "metering",
         "trust": "trust",
         "partial": "coverage",
-        "created_at": "date",
+        "date": "date",
         "entry": st.column_config.LinkColumn("details", display_text="open"),
     },
     "board",

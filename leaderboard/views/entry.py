@@ -32,7 +32,7 @@ if pd.notna(standing["score"]):
     columns[1].metric("Score", f"{standing['score']:.3f}")
 if pd.notna(standing["speedup"]):
     columns[2].metric("Speedup", f"{standing['speedup']:.2f}")
-columns[3].metric("Trust", str(standing["trust"]))
+columns[3].metric("Trust", str(standing["trust"]).replace("_", " "))
 if standing["trust_reason"]:
     st.text(f"Trust: {standing['trust_reason']}")
 with st.expander("Provenance and environment"):
@@ -53,6 +53,7 @@ with st.expander("Provenance and environment"):
     )
 
 cells = parts.board().frame(data.ENTRY_CELLS, submission=submission, suite=suite)
+cells["message"] = cells["message"].fillna(cells["note"]).fillna("")
 number = st.column_config.NumberColumn
 st.subheader("Operators")
 parts.table(
