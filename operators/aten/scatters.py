@@ -285,9 +285,9 @@ def _full_scatters() -> list[Case]:
 
 def _prepare_scatter(call: Call, case: Case, generator: torch.Generator) -> None:
     """Without a reduction no element is named twice: each slice gets distinct indices."""
-    if "reduce" in case.kwargs or not call.args[2].dim() or not call.args[2].numel():
+    self, dim, index = call.args[:3]
+    if "reduce" in case.kwargs or not index.numel() or not index.dim() or index.shape[dim] == 1:
         return
-    self, dim, index = call.args[0], call.args[1], call.args[2]
     moved = index.movedim(dim, -1)
     for part in moved.split(max(1, (1 << 24) // self.shape[dim]), 0):  # bounded temporaries
         keys = torch.rand(
