@@ -8,6 +8,7 @@ processes is tried once more with fresh ones and then is `infrastructure_error`.
 from __future__ import annotations
 
 import contextlib
+import math
 import platform
 import random
 import secrets
@@ -36,6 +37,7 @@ from kernelmark.evaluators.grading.records import (
     Verdict,
 )
 from kernelmark.evaluators.grading.session import Memory, Session
+from kernelmark.evaluators.grading.speed import Disturbed, Speed, Timekeeper, own_kernels_of
 from kernelmark.evaluators.grading.workers import (
     Fault,
     Infrastructure,
@@ -50,8 +52,6 @@ from kernelmark.evaluators.languages.registry import get_language
 from kernelmark.operators.records import Case, Operator, Tier
 
 Progress = Callable[[str, str], None]  #: called with a gate's name and a few words
-
-_TRANSPORTS = {"cpu": "memfd", "cuda": "cuda-ipc"}
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class _Cascade:
         return "only the candidate's own kernels compute"
 
     def _build(self, stack: contextlib.ExitStack) -> str:
-        self.memory = Memory(self.device, _TRANSPORTS.get(self.device.type, "memfd"))
+        self.memory = Memory(self.device)
         stack.callback(self.memory.close)
         self.session = stack.enter_context(self._opened("candidate"))
         self.work.environment |= _environment(self.chip, self.session, self.memory)
@@ -280,7 +280,43 @@ class _Cascade:
         if self.chip.timer() is None:
             self.work.message = f"right; not timed: {self.chip.name}"
             return f"not timed: {self.chip.name}"
-        raise NotImplementedError
+        cases = [case for case in self._cases() if case.tier == "full"]
+        if not cases:
+            self.work.message = "right; not timed: no full-tier case was asked for"
+            return "not timed: no full-tier case was asked for"
+        baseline = stack.enter_context(self._opened("baseline"))
+        keeper = Timekeeper(
+            self.operator,
+            self.chip,
+            self.work.sku,
+            self.dice,
+            self.session,
+            baseline,
+            own_kernels_of(self.language, self.work.candidate.source),
+        )
+        for number, case in enumerate(cases, 1):
+            self.work.progress("timing", f"{number}/{len(cases)} {case.name}")
+            self._check_time()
+            speed = self._timed(keeper, case)
+            self.work.timings.append(speed.timing)
+            self.work.evidence.setdefault("timing", {})[case.name] = speed.evidence
+        ratios = [math.log(timing.speedup) for timing in self.work.timings]
+        speedup = math.exp(sum(ratios) / len(ratios))
+        self.work.message = f"right; {speedup:.2f}x {self.operator.baseline_name}"
+        return f"{len(cases)} cases, {speedup:.2f}x in the geometric mean"
+
+    def _timed(self, keeper: Timekeeper, case: Case) -> Speed:
+        """One case. A disturbed measurement is made again, twice at most."""
+        last = ""
+        for _ in range(3):
+            try:
+                return keeper.time(case)
+            except Disturbed as error:
+                last = str(error)
+            except Failed as failed:
+                self.work.comparisons.append(failed.comparison)
+                raise Stopped(failed.comparison.status, describe(failed.comparison)) from failed
+        raise Infrastructure(last)
 
     def _cases(self) -> list[Case]:
         tiers = ("small",) if self.settings.tier == "small" else ("small", "full")
@@ -333,7 +369,7 @@ def _limits(chip: Chip, settings: Settings) -> Limits:
 def _environment(chip: Chip, session: Session, memory: Memory) -> dict[str, str]:
     return {
         "isolation": session.worker.isolation,
-        "transport": memory.transport,
+        "transport": memory.note,
         "torch": torch.__version__,
         "triton": version("triton"),
         "python": platform.python_version(),

@@ -7,6 +7,7 @@ checks every field of every reply and computes everything else from bytes. One r
 - ``load``: imports a candidate, or the baseline of an operator.
 - ``stage``: copies inputs out of the arena into private memory, fresh or where they were before.
 - ``call``: calls the entry point, waits for the device, puts results and inputs into the arena.
+- ``time_...``: measures (`stopwatch`); what was computed is asked for and checked like any other.
 
 The baseline's process is the same program in the other role. Device layer.
 """
@@ -14,6 +15,7 @@ The baseline's process is the same program in the other role. Device layer.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import threading
 import time
@@ -24,11 +26,12 @@ from typing import Any
 
 import torch
 
-from kernelmark.evaluators.chips.registry import get_chip
+from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.grading import wire
-from kernelmark.evaluators.grading.arena import aligned, open_arena, storage_bytes
+from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Channel, Closed
 from kernelmark.evaluators.grading.isolation import Isolation
+from kernelmark.evaluators.grading.stopwatch import Stopwatch
 
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 
@@ -42,11 +45,18 @@ class Slot:
     flats: list[torch.Tensor]
     tensors: list[torch.Tensor]
     tables: list[tuple[torch.Tensor, list[int]]] = field(default_factory=list)
+    _ready: tuple[list[Any], dict[str, Any]] | None = None
 
     def arguments(self, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call; lists and pointer tables are new objects each time."""
         self.tables = []
         return wire.decode(self.tree, self.tensors, device, lambda t: self._table(t, device))
+
+    def ready(self, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
+        """Arguments made once, for timed calls: making pointer tables is no part of a call."""
+        if self._ready is None:
+            self._ready = self.arguments(device)
+        return self._ready
 
     def intact(self) -> bool:
         """Whether pointer tables and the tensors' own layouts are as they were given."""
@@ -77,16 +87,17 @@ class Runner:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.role: str = options["role"]
-        self.chip = get_chip(options["chip"])
+        self.chip = chip_from(options["chip_module"], options["chip"])
         if self.chip.device != "cpu":  # else the server has done it, once for all its runners
             self.chip.activate()
         self.device = torch.device(self.chip.device)
+        self._arena: Arena | None = None
         self.arena = torch.empty(0, dtype=torch.uint8)
         self.function: Callable[..., Any] | None = None
         self.slots: dict[int, Slot] = {}
         self.skipped: Any = None
         self._disabling: Any = None
-        self.operations: dict[str, int] = {}
+        self._stopwatch: Stopwatch | None = None
 
     def answer(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         """Carries out one request. What the candidate raises becomes part of the reply."""
@@ -98,7 +109,10 @@ class Runner:
             return reply | {"ok": False, "error": describe_error(error)}
 
     def _do_open(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
-        self.arena = open_arena(request["arena"], fds[0] if fds else None)
+        before, self._arena = self._arena, Arena.adopt(request["arena"], fds[0])
+        self.arena = self._arena.bytes
+        if before is not None:
+            before.close()
         return {}
 
     def _do_load(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
@@ -124,9 +138,8 @@ class Runner:
         layouts = [wire.layout_from(item) for item in request["layouts"]]
         before = self.slots.get(number) if request["reuse"] else None
         if before is None or [x.nbytes for x in before.layouts] != [x.nbytes for x in layouts]:
-            flats = [self._private(layout.nbytes) for layout in layouts]
-            views = [layout.view(flat) for layout, flat in zip(layouts, flats, strict=True)]
-            self.slots[number] = Slot(request["tree"], layouts, flats, views)
+            self.slots[number] = self._slot(request["tree"], layouts)
+            flats = self.slots[number].flats
         else:
             # Same objects, same addresses, same version counters; only the data is new.
             before.tree, before.layouts = request["tree"], layouts
@@ -150,10 +163,11 @@ class Runner:
             value = self.function(*args, **kwargs)
             self.chip.synchronize()
             seconds = time.perf_counter() - begin
-        reply = self._hand_over(slot, value, request)
-        return reply | {"seconds": seconds, "launches_skipped": self._launches()}
+        return self._hand_over(slot, value, request, seconds)
 
-    def _hand_over(self, slot: Slot, value: Any, request: dict[str, Any]) -> dict[str, Any]:
+    def _hand_over(
+        self, slot: Slot, value: Any, request: dict[str, Any], seconds: float = 0.0
+    ) -> dict[str, Any]:
         """Copies results and inputs into the arena and describes them."""
         begin, end = request["region"]
         writer = Writer(self.arena, slot.flats, begin, end)
@@ -167,10 +181,74 @@ class Runner:
             "tensors": writer.tensors,
             "tables_intact": slot.intact(),
             "threads": threading.active_count(),
+            "seconds": seconds,
+            "launches_skipped": 0 if self.skipped is None else int(self.skipped.launches),
         }
 
-    def _launches(self) -> int:
-        return 0 if self.skipped is None else int(self.skipped.launches)
+    def _do_time_open(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self.slots.clear()
+        if self._stopwatch is None:
+            timer = self.chip.timer()
+            assert timer is not None
+            self._stopwatch = Stopwatch(timer, self._fill, self._call, self.chip.synchronize)
+        for number, items in enumerate(request["layouts"]):
+            layouts = [wire.layout_from(item) for item in items]
+            self.slots[number] = self._slot(request["tree"], layouts)
+        self._stopwatch.use(range(len(self.slots)))
+        if fds:
+            self._stopwatch.open_latch(fds[0])
+            os.close(fds[0])
+        return {}
+
+    def _do_time_start(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self._watch().start()
+        return {}
+
+    def _do_time_block(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self._watch().block(request["mode"])
+        return {}
+
+    def _do_time_stop(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        return {"blocks": self._watch().stop()}
+
+    def _do_time_queue(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self._watch().queue(request["count"], request["ticket"])
+        return {}
+
+    def _do_time_single(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self._watch().single()
+        return {}
+
+    def _do_time_collect(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self.chip.synchronize()
+        number = request["slot"]
+        returned = self._watch().returned[number]
+        return self._hand_over(self.slots[number], returned, request)
+
+    def _do_time_close(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        self._watch().close()
+        self.slots.clear()
+        return {}
+
+    def _watch(self) -> Stopwatch:
+        assert self._stopwatch is not None
+        return self._stopwatch
+
+    def _fill(self, number: int) -> None:
+        """Copies a slot's inputs out of the arena, where they were written before."""
+        slot = self.slots[number]
+        for layout, flat in zip(slot.layouts, slot.flats, strict=True):
+            flat.copy_(self.arena[layout.at : layout.at + layout.nbytes], non_blocking=True)
+
+    def _call(self, number: int) -> Any:
+        args, kwargs = self.slots[number].ready(self.device)
+        assert self.function is not None
+        return self.function(*args, **kwargs)
+
+    def _slot(self, tree: list[Any], layouts: list[wire.Layout]) -> Slot:
+        flats = [self._private(layout.nbytes) for layout in layouts]
+        views = [layout.view(flat) for layout, flat in zip(layouts, flats, strict=True)]
+        return Slot(tree, layouts, flats, views)
 
     def _private(self, nbytes: int) -> torch.Tensor:
         return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
@@ -222,6 +300,14 @@ class Writer:
             "owner": owner,
             "at": at,
         }
+
+
+def chip_from(module: str, name: str) -> Chip:
+    """The chip `name` of a module: the registry is the judge's, who has chosen already."""
+    found = importlib.import_module(module)
+    chips = getattr(found, "CHIPS", None) or (found.CHIP,)
+    chip: Chip = next(chip for chip in chips if chip.name == name)
+    return chip
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:

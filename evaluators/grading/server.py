@@ -51,7 +51,7 @@ def main(fd: int, judge: int, rooted: bool) -> None:
         namespace = _own_namespace(rooted)
         for module in ("torch", "triton", "triton.language", *first["preload"]):
             importlib.import_module(module)
-        _activate(first["chip"])
+        _activate(first["chip_module"], first["chip"])
         gc.collect()
         gc.freeze()  # what is shared with runners stays shared
         channel.send({"event": "ready"})
@@ -59,11 +59,11 @@ def main(fd: int, judge: int, rooted: bool) -> None:
     os._exit(0)
 
 
-def _activate(name: str) -> None:
+def _activate(module: str, name: str) -> None:
     """What needs no device context is done before the forks."""
-    from kernelmark.evaluators.chips.registry import get_chip
+    from kernelmark.evaluators.grading.runner import chip_from
 
-    chip = get_chip(name)
+    chip = chip_from(module, name)
     if chip.device == "cpu":
         chip.activate()
 

@@ -15,7 +15,8 @@ import torch
 from kernelmark.evaluators.grading import wire
 from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Garbled, field
-from kernelmark.evaluators.grading.workers import Fault, Worker
+from kernelmark.evaluators.grading.sharing import SharingError
+from kernelmark.evaluators.grading.workers import Fault, Infrastructure, Worker
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Expected
 
@@ -46,17 +47,23 @@ class Got:
 class Memory:
     """The arena of one grade, shared by its runners; a larger one takes its place when needed."""
 
-    def __init__(self, device: torch.device, transport: str) -> None:
+    def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.transport = transport
-        self.arena = Arena(_MIN_ARENA, device, transport)
+        nvidia = device.type == "cuda" and torch.version.hip is None
+        self.transport = "cuda-descriptor" if nvidia else "memfd"
+        self.note = self.transport  #: for the verdict
+        try:
+            self.arena = Arena.allocate(_MIN_ARENA, self.transport)
+        except SharingError as error:
+            self.transport, self.note = "memfd", f"memfd ({error})"
+            self.arena = Arena.allocate(_MIN_ARENA, self.transport)
         self.generation = 1
 
     def ensure(self, nbytes: int) -> None:
         """Makes room for `nbytes`; sessions open the new arena before their next request."""
         if nbytes > self.arena.nbytes:
             self.arena.close()
-            self.arena = Arena(aligned(nbytes + nbytes // 4), self.device, self.transport)
+            self.arena = Arena.allocate(aligned(nbytes + nbytes // 4), self.transport)
             self.generation += 1
 
     def close(self) -> None:
@@ -85,11 +92,11 @@ class Session:
         """Gives the runner private copies of a call's tensors, or new data for the old ones."""
         tensors = call.tensors()
         layouts = wire.lay_out(tensors)
-        self._need(2 * wire.end_of(layouts))
+        self.need(2 * wire.end_of(layouts))
         for tensor, layout in zip(tensors, layouts, strict=True):
             flat = storage_bytes(tensor)
             self.memory.arena.bytes[layout.at : layout.at + layout.nbytes].copy_(flat)
-        self._synchronize()
+        self.synchronize()
         self._layouts[slot] = layouts
         self.worker.ask(
             "stage",
@@ -104,32 +111,33 @@ class Session:
         """Calls the function on a staged slot and takes copies of all that it left behind."""
         layouts = self._layouts[slot]
         inputs_end = wire.end_of(layouts)
-        region = (inputs_end, inputs_end + _room(expected))
-        self._need(region[1])
-        reply = self.worker.ask(
-            "call",
-            self.timeout_s,
-            slot=slot,
-            region=region,
-            inputs_at=[layout.at for layout in layouts],
-        )
+        region = (inputs_end, inputs_end + room_for(expected))
+        self.need(region[1])
+        return self.collect("call", slot, layouts, region)
+
+    def collect(
+        self, op: str, slot: int, layouts: list[wire.Layout], region: tuple[int, int]
+    ) -> Outcome:
+        """One request that ends in results being handed over: returned elements in `region`, the
+        inputs' storages where they came from."""
+        places = [layout.at for layout in layouts]
+        reply = self.worker.ask(op, self.timeout_s, slot=slot, region=region, inputs_at=places)
         try:
             self._nothing_runs_on(reply)
             return self._outcome(reply, layouts, region)
         except Garbled as error:
-            self.worker.end()
-            raise Fault("tampered", f"the judge's channel was written to: {error}") from error
+            raise self.worker.garbled(error) from error
 
     def _outcome(
         self, reply: dict[str, Any], layouts: list[wire.Layout], region: tuple[int, int]
     ) -> Outcome:
         parsed = wire.parse_reply(reply, len(layouts), region)
-        # One copy of everything, first; nothing below looks at the arena.
-        copy = self.memory.arena.bytes[: region[1]].clone()
-        self._synchronize()
-        after = tuple(copy[x.at : x.at + x.nbytes] for x in layouts)
+        # Copies of everything, first; nothing below looks at the arena.
+        after = tuple(self._taken(x.at, x.at + x.nbytes) for x in layouts)
+        copy = self._taken(*region)
+        self.synchronize()
         return Outcome(
-            value=_with_tensors(parsed.value, copy),
+            value=_with_tensors(parsed.value, copy, region[0]),
             tensors=tuple(
                 _strided(flat, layout) for flat, layout in zip(after, layouts, strict=True)
             ),
@@ -138,6 +146,9 @@ class Session:
             launches_skipped=field(reply, "launches_skipped", int),
             seconds=parsed.seconds,
         )
+
+    def _taken(self, begin: int, end: int) -> torch.Tensor:
+        return self.memory.arena.bytes[begin:end].to(self.memory.device, copy=True)
 
     def _nothing_runs_on(self, reply: dict[str, Any]) -> None:
         """No thread may outlive a call. Drivers of devices start some of their own, so that only
@@ -148,23 +159,31 @@ class Session:
             self.worker.end()
             raise Fault("tampered", "threads go on after the call has returned")
 
-    def _need(self, nbytes: int) -> None:
+    def need(self, nbytes: int) -> None:
+        """Makes room in the arena, and has the runner open it if it is a new one."""
         self.memory.ensure(nbytes)
         self._open_arena()
 
     def _open_arena(self) -> None:
         if self._opened != self.memory.generation:
             arena = self.memory.arena
-            fds = [] if arena.fd is None else [arena.fd]
-            self.worker.ask("open", self.timeout_s, fds, arena=arena.description)
+            assert arena.fd is not None
+            try:
+                self.worker.ask("open", self.timeout_s, [arena.fd], arena=arena.description)
+            except Fault as fault:
+                if self._opened:
+                    raise
+                # No foreign code has run yet.
+                raise Infrastructure(f"a runner cannot open the arena: {fault}") from fault
             self._opened = self.memory.generation
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
+        """Waits until the judge's own work on the device is done."""
         if self.memory.device.type != "cpu":
             torch.get_device_module(self.memory.device.type).synchronize()
 
 
-def _room(expected: Sequence[Any]) -> int:
+def room_for(expected: Sequence[Any]) -> int:
     """Bytes for the returned elements, with a little to spare for results of a wrong size."""
     sizes = [
         aligned(item.value.numel() * item.dtype.itemsize)
@@ -174,14 +193,15 @@ def _room(expected: Sequence[Any]) -> int:
     return sum(sizes) + aligned(1 << 16)
 
 
-def _with_tensors(value: Any, copy: torch.Tensor) -> Any:
+def _with_tensors(value: Any, copy: torch.Tensor, begin: int) -> Any:
+    """`value` with the elements of its tensors; `copy` is what lay in the arena from `begin`."""
     if isinstance(value, tuple):
-        return tuple(_with_tensors(item, copy) for item in value)
+        return tuple(_with_tensors(item, copy, begin) for item in value)
     if not isinstance(value, wire.Returned):
         return value
     if value.at is None:
         return Got(value, None)
-    elements = copy[value.at : value.at + value.nbytes].view(value.dtype)
+    elements = copy[value.at - begin : value.at - begin + value.nbytes].view(value.dtype)
     return Got(value, elements.view(value.shape))
 
 

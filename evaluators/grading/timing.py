@@ -168,10 +168,11 @@ def own_share(blocks: Sequence[Block], own: Collection[str]) -> float:
     total = sum(kernel.total_us for kernel in kernels)
     if total <= 0:
         raise TimingError("no kernels in the trace: the share of device time is unknown")
-    return sum(k.total_us for k in kernels if _is_own(k.name, own)) / total
+    return sum(k.total_us for k in kernels if is_own(k.name, own)) / total
 
 
-def _is_own(name: str, own: Collection[str]) -> bool:
+def is_own(name: str, own: Collection[str]) -> bool:
+    """Whether an activity called `name` is a kernel named in `own`, a compiler's suffix aside."""
     if name in own or name.removesuffix(".kd") in own:
         return True
     stem, _, suffix = name.rpartition("_")

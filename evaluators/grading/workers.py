@@ -37,6 +37,13 @@ START_S = 120.0  #: importing torch from a cold disk
 SPAWN_S = 60.0
 BURIAL_S = 10.0
 
+#: what a server imports before it forks, so that no runner has to
+_PRELOAD = (
+    "kernelmark.evaluators.languages.registry",
+    "kernelmark.evaluators.languages.triton",
+    "kernelmark.evaluators.grading.runner",
+)
+
 #: substrings of exception class names and texts, with what they mean, first match
 _MEANINGS: tuple[tuple[str, Status], ...] = (
     ("OutOfMemoryError", "out_of_memory"),
@@ -46,6 +53,7 @@ _MEANINGS: tuple[tuple[str, Status], ...] = (
     ("triton.compiler.errors", "build_error"),
     ("triton.runtime.errors.OutOfResources", "build_error"),
     ("triton.runtime.errors.PTXASError", "build_error"),
+    ("timing.TimingError", "implausible"),
 )
 
 
@@ -78,7 +86,8 @@ class Server:
         self._channel = Channel(ours)
         self.rooted, self._process = _start(theirs, chip, index)
         theirs.close()
-        self._channel.send({"chip": chip.name, "preload": _modules(chip)})
+        home = module_of(chip)
+        self._channel.send({"chip": chip.name, "chip_module": home, "preload": [home, *_PRELOAD]})
 
     @property
     def pid(self) -> int:
@@ -95,6 +104,7 @@ class Server:
                 "number": number,
                 "role": role,
                 "chip": chip.name,
+                "chip_module": module_of(chip),
                 "limits": server.limits_message(limits),
                 "environment": {},
             }
@@ -159,7 +169,7 @@ class Worker:
         self.pidfd = pidfd
         self.pid = _pid_of(pidfd)
         self.isolation = ""
-        self._killed = False
+        self._operation = ""
         self._ended = False
 
     def greet(self) -> None:
@@ -177,11 +187,26 @@ class Worker:
         self, op: str, timeout_s: float, fds: Sequence[int] = (), **fields: Any
     ) -> dict[str, Any]:
         """One request, one reply. Raises `Fault` or `Infrastructure`; then the runner is dead."""
-        number = secrets.randbits(62)
         deadline = time.monotonic() + timeout_s
+        number = self.post(op, fds, timeout_s, **fields)
+        return self.answer(number, max(0.0, deadline - time.monotonic()))
+
+    def post(self, op: str, fds: Sequence[int] = (), timeout_s: float = 30.0, **fields: Any) -> int:
+        """Sends a request and does not wait. Returns its number, for `answer`."""
+        self._operation = op
+        number = secrets.randbits(62)
         try:
             self.channel.send({"id": number, "op": op, **fields}, fds, timeout_s)
-            reply, foreign = self.channel.receive(deadline - time.monotonic(), self.pidfd)
+        except Closed as error:
+            raise self._cause_of_death() from error
+        except Late as error:
+            raise self._too_late(timeout_s) from error
+        return number
+
+    def answer(self, number: int, timeout_s: float, *, patient: bool = False) -> dict[str, Any]:
+        """The reply to request `number`. `patient`: raises `Late` and leaves the runner alive."""
+        try:
+            reply, foreign = self.channel.receive(timeout_s, self.pidfd)
             for fd in foreign:
                 os.close(fd)
             if reply.get("id") != number or foreign:
@@ -189,14 +214,23 @@ class Worker:
             if field(reply, "ok", bool):
                 return reply
         except Late as error:
-            self.end()
-            raise Fault("timed_out", f"no answer within {timeout_s:g} s ({op})") from error
+            if patient:
+                raise
+            raise self._too_late(timeout_s) from error
         except Garbled as error:
-            self.end()
-            raise Fault("tampered", f"the judge's channel was written to: {error}") from error
+            raise self.garbled(error) from error
         except Closed as error:
             raise self._cause_of_death() from error
-        raise _fault_of(reply, op)
+        raise _fault_of(reply, self._operation)
+
+    def garbled(self, error: Garbled) -> Fault:
+        """Ends the runner; what its nonsense means."""
+        self.end()
+        return Fault("tampered", f"the judge's channel was written to: {error}")
+
+    def _too_late(self, timeout_s: float) -> Fault:
+        self.end()
+        return Fault("timed_out", f"no answer within {timeout_s:g} s ({self._operation})")
 
     def tasks(self) -> int:
         """Threads of the process, as the kernel counts them; 0 where they cannot be seen."""
@@ -209,7 +243,7 @@ class Worker:
         """Kills the runner and all it started, and waits until it is gone."""
         if self._ended:
             return
-        self._ended = self._killed = True
+        self._ended = True
         with contextlib.suppress(ProcessLookupError):
             if self.pid > 0 and isolation.OWN_PROCESSES not in self.isolation:
                 os.killpg(self.pid, signal.SIGKILL)
@@ -294,15 +328,13 @@ def _start(theirs: socket.socket, chip: Chip, index: int) -> tuple[bool, subproc
     return "rooted" in command, process
 
 
-def _modules(chip: Chip) -> list[str]:
-    """What a server imports before it forks, so that no runner has to."""
-    return [
-        type(chip).__module__,
-        "kernelmark.evaluators.chips.registry",
-        "kernelmark.evaluators.languages.registry",
-        "kernelmark.evaluators.languages.triton",
-        "kernelmark.evaluators.grading.runner",
-    ]
+def module_of(chip: Chip) -> str:
+    """Name of the module that defines `chip` as its `CHIP` or among its `CHIPS`."""
+    for name, module in list(sys.modules.items()):
+        chips = getattr(module, "CHIPS", None) or (getattr(module, "CHIP", None),)
+        if isinstance(chips, list | tuple) and any(found is chip for found in chips):
+            return name
+    raise LookupError(f"no module has {chip.name!r} as its CHIP")
 
 
 def _pid_of(pidfd: int) -> int:

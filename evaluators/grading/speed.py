@@ -1,0 +1,463 @@
+"""The timing gate: full-tier cases against their baseline, and every timed call answerable.
+
+`alternate` has the order of events; here is what the judge does at each: secret inputs, refreshed
+before every block in places that nobody foresees; results of timed calls compared like any others;
+the runner's reports read as hostile; and what the figures say of the candidate. Device layer.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics as basics
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from kernelmark.evaluators.chips.base import Chip, Peaks
+from kernelmark.evaluators.grading import alternate, statistics, wire
+from kernelmark.evaluators.grading.arena import aligned, storage_bytes
+from kernelmark.evaluators.grading.channel import Garbled, Late, field, printable
+from kernelmark.evaluators.grading.correctness import Failed
+from kernelmark.evaluators.grading.latch import Latch
+from kernelmark.evaluators.grading.records import Timing
+from kernelmark.evaluators.grading.results import Question
+from kernelmark.evaluators.grading.session import Session, room_for
+from kernelmark.evaluators.grading.telemetry import Telemetry
+from kernelmark.evaluators.grading.timing import Block, KernelTime, Mode, is_own
+from kernelmark.evaluators.grading.workers import Fault
+from kernelmark.evaluators.languages.base import Language
+from kernelmark.operators.draws import Call, draw
+from kernelmark.operators.records import Case, Operator
+
+#: share of the free device memory that one runner's input sets and results may take
+MEMORY_SHARE = 0.2
+#: draws that the input sets are made of
+POOL = 3
+#: checked results of a block: of small cases, and of those above so many bytes
+CHECKED, LARGE_BYTES, CHECKED_LARGE = 4, 256 << 20, 1
+#: more device time than this in kernels that are neither the candidate's nor copies and fills
+FOREIGN_LIMIT = 0.2
+#: names of device work that moves or fills memory: what host code may ask the framework for
+_MOVES = ("memcpy", "memset", "copy_kernel", "fillfunctor", "catarraybatchedcopy")
+#: fills of which elements may change places at random
+_EXCHANGEABLE = frozenset({"normal", "wide", "uniform", "integers", "bits", "bool"})
+_SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+
+
+class Disturbed(Exception):
+    """The measurement is void, and not by the candidate's doing: measure again."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What one input set holds now: a draw, changed as `exchanged` does with `salt`."""
+
+    seed: int
+    salt: int | None
+
+
+class Draws:
+    """Secret inputs of one case. A few full draws are kept; the rest are changes to them."""
+
+    def __init__(self, operator: Operator, case: Case, device: torch.device, dice: random.Random):
+        self.operator, self.case, self.device, self.dice = operator, case, device, dice
+        fills = [spec.fill for spec in case.tensors]
+        self.changeable = [fill in _EXCHANGEABLE for fill in fills]
+        self._kept: dict[int, Call] = {}
+        if operator.prepare is None and any(self.changeable):
+            for _ in range(POOL):
+                seed = dice.getrandbits(63)
+                self._kept[seed] = draw(operator, case, "base", seed, device)
+
+    def fresh(self) -> Inputs:
+        """Inputs that were never used before."""
+        if not self._kept:
+            return Inputs(self.dice.getrandbits(63), None)
+        return Inputs(self.dice.choice(list(self._kept)), self.dice.getrandbits(62))
+
+    def base(self, inputs: Inputs) -> Call:
+        """The draw behind `inputs`; not to be written to."""
+        kept = self._kept.get(inputs.seed)
+        return kept or draw(self.operator, self.case, "base", inputs.seed, self.device)
+
+    def exchange(self, inputs: Inputs, flats: Sequence[torch.Tensor]) -> None:
+        """Makes copies of the draw's storages (`flats`, bytes) into those of `inputs`."""
+        if inputs.salt is None:
+            return
+        specs = zip(self.case.tensors, self.changeable, flats, strict=True)
+        for number, (spec, changeable, flat) in enumerate(specs):
+            if changeable:
+                exchange(flat, spec.dtype.itemsize, inputs.salt + number)
+
+    def question(self, inputs: Inputs) -> Question:
+        """`inputs` made again, privately, and their answer."""
+        call = self.base(inputs).clone()
+        flats = [storage_bytes(tensor) for tensor in call.tensors()]
+        self.exchange(inputs, flats)
+        return Question(self.operator, self.case, "timed", call)
+
+
+def exchange(flat: torch.Tensor, itemsize: int, salt: int) -> None:
+    """Overwrites elements, spread over all of `flat` (bytes), by others of its elements.
+
+    About one in a thousand, at least 64, starting at a secret place: what was computed for the
+    old contents is wrong, and looking at a few elements does not show it. Same salt, same result.
+    """
+    items = flat[: flat.numel() // itemsize * itemsize].view(_SAME_SIZE[itemsize])
+    if items.numel() < 2:
+        return
+    count = min(max(64, items.numel() >> 10), items.numel() // 2, 1 << 18)
+    step = items.numel() // count
+    generator = torch.Generator(flat.device).manual_seed(salt)
+    target = items[salt % step :: step][:count]
+    source = torch.randint(
+        items.numel(), (target.numel(),), generator=generator, device=flat.device
+    )
+    target.copy_(items[source])
+
+
+class TimedSide:
+    """`alternate.Side` over a session: the candidate's, or the baseline's (`checked` False)."""
+
+    def __init__(self, session: Session, draws: Draws, *, checked: bool) -> None:
+        self.session = session
+        self.draws = draws
+        self.checked = checked
+        self.dice = draws.dice
+        self._layouts: list[list[wire.Layout]] = []
+        self._inputs: list[Inputs] = []
+        self._region = (0, 0)
+        self._mode: Mode | None = None
+        self._late = 0
+
+    def open(self, sets: int, latch: Latch | None) -> None:
+        """Makes `sets` input sets in the runner, in place of those that it had."""
+        example = self.draws.base(self.draws.fresh())
+        start = 0
+        self._layouts = []
+        for _ in range(sets):
+            self._layouts.append(wire.lay_out(example.tensors(), start))
+            start = wire.end_of(self._layouts[-1]) if self._layouts[-1] else start
+        room = room_for(self.draws.question(self.draws.fresh()).expected)
+        self._region = (start, start + room)
+        self.session.need(self._region[1])
+        self.refresh()
+        fds = [] if latch is None else [latch.fd]
+        self._ask(
+            "time_open",
+            fds,
+            sets=sets,
+            tree=wire.encode(example),
+            layouts=[[astuple(layout) for layout in layouts] for layouts in self._layouts],
+        )
+
+    def refresh(self) -> None:
+        """Fresh secret inputs for every set, in the arena; the runner takes them from there."""
+        self._inputs = [self.draws.fresh() for _ in self._layouts]
+        arena = self.session.memory.arena.bytes
+        for inputs, layouts in zip(self._inputs, self._layouts, strict=True):
+            flats = [arena[x.at : x.at + x.nbytes] for x in layouts]
+            for flat, tensor in zip(flats, self.draws.base(inputs).tensors(), strict=True):
+                flat.copy_(storage_bytes(tensor))
+            self.draws.exchange(inputs, flats)
+        self.session.synchronize()
+
+    def start(self) -> None:
+        """Warm-up on inputs of its own; opens a recording."""
+        self.refresh()
+        self._ask("time_start")
+
+    def block(self, mode: Mode) -> None:
+        """One recorded call on each set."""
+        self._mode = mode
+        self._ask("time_block", mode=mode)
+
+    def check(self, sets: int) -> None:
+        """Compares results: of the first set, the last, and secret others. Raises `Failed`."""
+        if not self.checked or (self._mode == "warm" and self._mutates()):
+            return  # warm calls run twice on the same arguments
+        for number in self._chosen(sets):
+            question = self.draws.question(self._inputs[number])
+            outcome = self.session.collect(
+                "time_collect", number, self._layouts[number], self._region
+            )
+            for comparison in question.judge(outcome):
+                if comparison.status != "passed":
+                    raise Failed(comparison)
+
+    def stop(self) -> tuple[Block, ...]:
+        """Closes the recording."""
+        reply = self._ask("time_stop")
+        try:
+            return tuple(parse_block(item, len(self._layouts)) for item in _items(reply))
+        except Garbled as error:
+            raise self.session.worker.garbled(error) from error
+
+    def queue(self, sets: int, ticket: int, timeout_s: float) -> float | None:
+        """Queues calls behind the latch; None if the runner did not get there in time."""
+        self._mode = "stream"
+        begin = time.perf_counter_ns()
+        self._late = self.session.worker.post("time_queue", count=sets, ticket=ticket)
+        try:
+            self.session.worker.answer(self._late, timeout_s, patient=True)
+        except Late:
+            return None
+        return (time.perf_counter_ns() - begin) / 1e3
+
+    def unqueue(self) -> None:
+        """Receives the answer that `queue` did not wait for."""
+        self.session.worker.answer(self._late, self.session.timeout_s)
+
+    def latencies_us(self) -> tuple[float, ...]:
+        """Wall time of single calls by the judge's clock."""
+        times = []
+        for _ in range(11):
+            begin = time.perf_counter_ns()
+            self._ask("time_single")
+            times.append((time.perf_counter_ns() - begin) / 1e3)
+        return tuple(times[1:])
+
+    def close(self) -> None:
+        """Lets go of the input sets."""
+        self._ask("time_close")
+
+    def _ask(self, op: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
+        return self.session.worker.ask(op, self.session.timeout_s, fds, **fields)
+
+    def _mutates(self) -> bool:
+        parameters = self.draws.operator.parameters(self.draws.case.overload)
+        return any(parameter.mutable for parameter in parameters)
+
+    def _chosen(self, sets: int) -> list[int]:
+        case_bytes = sum(layout.nbytes for layout in self._layouts[0])
+        many = CHECKED if case_bytes < LARGE_BYTES else CHECKED_LARGE
+        if many >= sets:
+            return list(range(sets))
+        if many == 1:
+            return [self.dice.randrange(sets)]
+        return [0, sets - 1, *self.dice.sample(range(1, sets - 1), many - 2)]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What the gate found of one case."""
+
+    timing: Timing
+    own_share: float | None  #: of device time, in the candidate's own kernels; None: no trace
+    evidence: dict[str, Any]
+
+
+class Timekeeper:
+    """Times cases of one operator: a runner of the candidate against one of the baseline."""
+
+    def __init__(
+        self,
+        operator: Operator,
+        chip: Chip,
+        sku: str,
+        dice: random.Random,
+        candidate: Session,
+        baseline: Session,
+        own_kernels: frozenset[str] | None,
+        index: int = 0,
+    ) -> None:
+        self.operator = operator
+        self.chip = chip
+        self.peaks: Peaks | None = chip.peaks(sku)
+        self.dice = dice
+        self.candidate = candidate
+        self.baseline = baseline
+        self.own_kernels = own_kernels
+        self.index = index
+        self.device = torch.device(chip.device)
+
+    def time(self, case: Case) -> Speed:
+        """One case. Raises `Failed` on a wrong result, `Fault` on what an honest call can't do."""
+        draws = Draws(self.operator, case, self.device, self.dice)
+        first = TimedSide(self.candidate, draws, checked=True)
+        second = TimedSide(self.baseline, draws, checked=False)
+        ours = {self.candidate.worker.pid, self.baseline.worker.pid}
+        latch = Latch() if self._has_latch() else None
+        try:
+            sets = self._sets(case, draws, first, second)
+            for side in (first, second):
+                side.open(sets, latch)
+            with Telemetry(index=self.index, ours=ours) as telemetry:
+                measured = alternate.alternate(first, second, sets, latch)
+        finally:
+            if latch is not None:
+                latch.close()
+        for side in (first, second):
+            side.close()
+        self._plausible(measured[0], "candidate")
+        self._plausible(measured[1], "baseline")
+        share = self._attribution(measured[0])
+        timing = alternate.timing_record(
+            case.name,
+            *measured,
+            floor_us=self.floor_us(case),
+            telemetry=telemetry.summary,
+            seed=self.dice.getrandbits(31),
+        )
+        self._above_floor(timing)
+        summary = telemetry.summary
+        evidence = {
+            "sets": sets,
+            "agreement": [astuple(side.agreement) for side in measured],
+            "own_share": share,
+            "other_processes": summary.other_processes,
+            "telemetry": summary.source,
+            "kernels": [[k.name, k.count, k.total_us] for k in _kernels(measured[0].cold)][:12],
+        }
+        return Speed(timing, share, evidence)
+
+    def floor_us(self, case: Case) -> float | None:
+        """The least time that the chip's peaks allow, microseconds."""
+        if self.peaks is None:
+            return None
+        cost = self.operator.cost(case)
+        names = [str(dtype).removeprefix("torch.") for dtype in case.dtypes]
+        rates = [self.peaks.flops_per_s[name] for name in names if name in self.peaks.flops_per_s]
+        compute = cost.flops / max(rates) if rates else 0.0
+        return max(cost.nbytes / self.peaks.bytes_per_s, compute) * 1e6
+
+    def _has_latch(self) -> bool:
+        return self.device.type == "cuda" and torch.version.hip is None
+
+    def _sets(self, case: Case, draws: Draws, *sides: TimedSide) -> int:
+        """How many input sets, from a trial of two on either side."""
+        slowest, most = 0.0, 1
+        for side in sides:
+            side.open(2, None)
+            side.start()
+            side.refresh()
+            side.block("cold")
+            (block,) = side.stop()
+            side.close()
+            slowest = max(slowest, basics.median(block.device_us))
+            most = max([most, *block.activities])
+        tensors = draws.base(draws.fresh()).tensors()
+        inputs = sum(aligned(t.untyped_storage().nbytes()) for t in tensors)
+        results = room_for(draws.question(draws.fresh()).expected)
+        memory = self.chip.memory(self.index)
+        spend = (memory.free_bytes if memory else 4 << 30) * MEMORY_SHARE
+        try:
+            return alternate.sets_for(
+                inputs + results, slowest, most + len(tensors) - 1, int(spend)
+            )
+        except ValueError as error:
+            raise Fault("unsupported", f"case {case.name!r} cannot be timed: {error}") from error
+
+    def _plausible(self, side: alternate.Measured, name: str) -> None:
+        finding, detail = side.agreement.finding, side.agreement.detail
+        if finding == "claimed_too_long" or (name == "baseline" and finding.startswith("claimed")):
+            raise Disturbed(f"the clocks disagree on the {name}: {detail}")
+        if finding == "claimed_too_short":
+            raise Fault("tampered", f"takes longer than its runner says: {detail}")
+        if name == "candidate":
+            for what in ("late", "stray"):
+                count = sum(getattr(block, what) or 0 for block in side.blocks)
+                if count:
+                    text = f"{count} device activities go on after the call has returned ({what})"
+                    raise Fault("tampered", text)
+
+    def _above_floor(self, timing: Timing) -> None:
+        if statistics.plausibility(timing.device_us, timing.floor_us) == "implausible":
+            text = f"{timing.device_us:.2f} us, where the chip needs {timing.floor_us:.2f} us"
+            raise Fault("implausible", f"case {timing.case!r}: {text}")
+
+    def _attribution(self, side: alternate.Measured) -> float | None:
+        """Share of device time in own kernels; too much in foreign ones raises `Fault`."""
+        kernels = _kernels(side.cold)
+        total = sum(kernel.total_us for kernel in kernels)
+        if self.own_kernels is None or not total:
+            return None
+        own = [k for k in kernels if is_own(k.name, self.own_kernels)]
+        foreign = [
+            k for k in kernels if k not in own and not any(m in k.name.lower() for m in _MOVES)
+        ]
+        foreign_share = sum(k.total_us for k in foreign) / total
+        if foreign_share > FOREIGN_LIMIT:
+            name = max(foreign, key=lambda k: k.total_us).name
+            text = f"{foreign_share:.0%} of its device time is in kernels of others ({name})"
+            raise Fault("tampered", text)
+        return sum(k.total_us for k in own) / total
+
+
+def own_kernels_of(language: Language, source: str) -> frozenset[str] | None:
+    """Names of the candidate's kernels, read from its text; None if that is not asked for."""
+    if not language.own_kernels:
+        return None
+    with tempfile.NamedTemporaryFile("w", suffix=language.suffix) as file:
+        file.write(source)
+        file.flush()
+        module = ModuleType("candidate")
+        module.__file__ = file.name
+        return language.kernel_names(module)
+
+
+def parse_block(item: Any, sets: int) -> Block:
+    """A block as a runner reports it; every field is checked. Raises `Garbled`."""
+    if not isinstance(item, dict):
+        raise Garbled("a block is no object")
+    mode = field(item, "mode", str)
+    if mode not in ("cold", "warm", "stream"):
+        raise Garbled(f"a block in mode {printable(mode, 20)!r}")
+    expected = 1 if mode == "stream" else sets
+    counts = {name: item.get(name) for name in ("late", "early", "stray", "unheld")}
+    if any(v is not None and not (type(v) is int and v >= 0) for v in counts.values()):
+        raise Garbled("a block's counts are no counts")
+    activities = field(item, "activities", list)
+    if any(type(n) is not int or not 0 <= n < 1 << 31 for n in activities):
+        raise Garbled("a block's activities are no counts")
+    return Block(
+        clock=printable(field(item, "clock", str), 20),
+        mode=mode,  # type: ignore[arg-type]
+        device_us=_times(item, "device_us", expected),
+        host_us=_times(item, "host_us", expected),
+        busy_us=_times(item, "busy_us", None),
+        activities=tuple(activities),
+        kernels=tuple(_kernel(kernel) for kernel in field(item, "kernels", list)[:1000]),
+        **counts,
+    )
+
+
+def _times(item: dict[str, Any], name: str, length: int | None) -> tuple[float, ...]:
+    values = field(item, name, list)
+    if length is not None and len(values) != length:
+        raise Garbled(f"{len(values)} times, not {length}")
+    if any(type(v) not in (int, float) or not math.isfinite(v) or v < 0 for v in values):
+        raise Garbled(f"{name} holds what is no time")
+    if name == "device_us" and any(v <= 0 for v in values):
+        raise Garbled("a call that took no time on the device")
+    return tuple(float(v) for v in values)
+
+
+def _kernel(item: Any) -> KernelTime:
+    if not isinstance(item, dict):
+        raise Garbled("a kernel's time is no object")
+    (total,) = _times({"total": [item.get("total_us")]}, "total", 1)
+    return KernelTime(printable(field(item, "name", str), 300), field(item, "count", int), total)
+
+
+def _items(reply: dict[str, Any]) -> list[Any]:
+    items = field(reply, "blocks", list)
+    if len(items) > 64:
+        raise Garbled("too many blocks")
+    return items
+
+
+def _kernels(blocks: Sequence[Block]) -> list[KernelTime]:
+    found: dict[str, KernelTime] = {}
+    for kernel in (kernel for block in blocks for kernel in block.kernels):
+        before = found.get(kernel.name, KernelTime(kernel.name, 0, 0.0))
+        found[kernel.name] = KernelTime(
+            kernel.name, before.count + kernel.count, before.total_us + kernel.total_us
+        )
+    return sorted(found.values(), key=lambda kernel: -kernel.total_us)
