@@ -13,6 +13,19 @@ import functools
 
 import torch
 
+#: Marlin's layout in words, for descriptions
+MARLIN_LAYOUT = (
+    "Marlin's layout: the [K, N] codes are cut into 16 x 16 tiles, four tiles side by side (16 x 64 "
+    "codes) follow one another along N, then along K; 1024 codes are stored for each of the 32 "
+    "threads of a warp in turn. Thread t gets, for tile 0 to 3, the eight codes v0 to v7 at columns "
+    "c = t // 4 (v0 to v3) and c + 8 (v4 to v7), rows r, r + 1, r + 8, r + 9 with r = 2 (t % 4). "
+    "4 bits: one word a tile, its nibbles from the low end v0, v2, v4, v6, v1, v3, v5, v7; 8 bits: "
+    "two words a tile, bytes v0, v2, v1, v3 and v4, v6, v5, v7. With `is_a_8bit` 32 x 16 tiles "
+    "come in pairs (32 x 32 codes); for each tile and each of columns c and c + 8, thread t gets v0 "
+    "to v3 at rows r to r + 3 and v4 to v7 at rows r + 16 to r + 19, r = 4 (t % 4); 4 bits: one "
+    "word, nibbles v0, v4, v1, v5, v2, v6, v3, v7; 8 bits: two words, bytes in order. "
+)
+
 #: columns (AWQ) or rows (ExLlama, 4 bits) in the nibbles of a word, lowest first
 EVEN_ODD = (0, 2, 4, 6, 1, 3, 5, 7)
 
