@@ -163,8 +163,8 @@ _GRID = Operator(
         "with x_w, y_h, z_d in that order. Along a dimension of n points the coordinate of point j "
         "is -1 + 2 j / (n - 1) with `align_corners` (0 for n = 1), else (2 j + 1) / n - 1. C plays "
         "no part. The result has the dtype of `theta`, whose strides may be any; coordinates (as "
-        "parts of [-1, 1]), products and sums may be rounded to that dtype. `affine_grid_generator.out` writes into "
-        "`out` (contiguous) and returns it."
+        "parts of [-1, 1]), products and sums may be rounded to that dtype. "
+        "`affine_grid_generator.out` writes into `out` (contiguous) and returns it."
     ),
     sources=(
         "PyTorch 2.13, torch.ops.aten.affine_grid_generator",
@@ -179,8 +179,8 @@ _GRID = Operator(
     tolerance=Tolerance(
         limit=2.0,
         accumulator=None,
-        why="S is the sum of |theta|, since a coordinate may be off by an eps of 1; the products and "
-        "sums round once more between them",
+        why="S is the sum of |theta|, since a coordinate may be off by an eps of 1; the products "
+        "and sums round once more between them",
     ),
     mutants=(
         Mutant("align_corners inverted", lambda t, s, a, **k: _grid(t, s, not a, **k)),

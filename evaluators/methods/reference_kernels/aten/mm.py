@@ -52,15 +52,12 @@ def _config(m: int, n: int, k: int, warps: int, stages: int) -> triton.Config:
 
 _KEY = ["m", "n", "k"]
 # float32 is multiplied outside the matrix units, where long tiles along K only cost registers.
-_mm_single = triton.autotune(
-    [_config(64, 64, 16, 4, 3), _config(128, 128, 16, 8, 3), _config(32, 64, 32, 4, 3)], _KEY
-)(_mm)
+_mm_single = triton.autotune([_config(64, 64, 16, 4, 3), _config(128, 128, 16, 8, 3)], _KEY)(_mm)
 _mm_half = triton.autotune(
     [
         _config(64, 64, 32, 4, 4),
         _config(128, 256, 64, 8, 3),
         _config(128, 128, 64, 8, 3),
-        _config(128, 128, 32, 4, 4),
         _config(16, 64, 128, 4, 4),
     ],
     _KEY,

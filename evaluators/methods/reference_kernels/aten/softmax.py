@@ -75,8 +75,19 @@ def _chunk_results(
 _TRITON = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
 
 
-def softmax(self: torch.Tensor, dim: int, dtype: torch.dtype | None = None) -> torch.Tensor:
-    target = dtype or self.dtype
+def softmax(
+    self: torch.Tensor,
+    dim: int,
+    dtype: torch.dtype | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    result = _launch(self, dim, dtype or self.dtype)
+    return result if out is None else out.copy_(result)
+
+
+def _launch(self: torch.Tensor, dim: int, target: torch.dtype) -> torch.Tensor:
+    """The softmax of `self`, in a new tensor of dtype `target`."""
     out = torch.empty(self.shape, dtype=target, device=self.device)
     if self.numel() == 0:
         return out

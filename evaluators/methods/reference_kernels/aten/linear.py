@@ -1,0 +1,98 @@
+"""Affine map of the last dimension: a matrix product that reads the weight by columns.
+
+`input` is seen as a matrix of rows, so each program owns one BLOCK_M by BLOCK_N tile of the result
+and walks K; the weight's transpose is only a pair of strides. The bias is added to the float32 sum,
+which is rounded once. Programs are numbered in groups of GROUP tile rows, so that those running
+together share tiles of both operands in cache. float32 asks for `input_precision="ieee"`, which
+keeps it out of TF32.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _linear(
+    a, b, bias, out, m, n, k, a_m, a_k, b_k, b_n, bias_n, out_m, out_n,
+    BIAS: tl.constexpr, IEEE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP: tl.constexpr = 8,
+):  # fmt: skip
+    program = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    first = program // (GROUP * tiles_n) * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)
+    tile_m = first + program % (GROUP * tiles_n) % height
+    tile_n = program % (GROUP * tiles_n) // height
+
+    i = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    j = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    p = tl.arange(0, BLOCK_K).to(tl.int64)
+    a += i[:, None] * a_m + p[None, :] * a_k
+    b += p[:, None] * b_k + j[None, :] * b_n
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+    for start in range(0, k, BLOCK_K):
+        inside = p < k - start
+        left = tl.load(a, mask=(i < m)[:, None] & inside[None, :], other=0.0)
+        right = tl.load(b, mask=inside[:, None] & (j < n)[None, :], other=0.0)
+        if IEEE:
+            total = tl.dot(left, right, total, input_precision="ieee")
+        else:
+            total = tl.dot(left, right, total)
+        a += BLOCK_K * a_k
+        b += BLOCK_K * b_k
+    if BIAS:
+        total += tl.load(bias + j * bias_n, mask=j < n, other=0.0).to(tl.float32)[None, :]
+    out += i[:, None] * out_m + j[None, :] * out_n
+    tl.store(out, total, mask=(i < m)[:, None] & (j < n)[None, :])
+
+
+def _config(m: int, n: int, k: int, warps: int, stages: int) -> triton.Config:
+    blocks = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    return triton.Config(blocks, num_warps=warps, num_stages=stages)
+
+
+_KEY = ["m", "n", "k"]
+# float32 is multiplied outside the matrix units, where long tiles along K only cost registers.
+_linear_single = triton.autotune([_config(64, 64, 16, 4, 3), _config(128, 128, 16, 8, 3)], _KEY)(
+    _linear
+)
+_linear_half = triton.autotune(
+    [
+        _config(64, 64, 32, 4, 4),
+        _config(128, 256, 64, 8, 3),
+        _config(128, 128, 64, 8, 3),
+        _config(16, 64, 128, 4, 4),
+    ],
+    _KEY,
+)(_linear)
+
+
+def linear(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    n, k = weight.shape
+    result = out
+    if out is None or not out.is_contiguous():
+        result = torch.empty((*input.shape[:-1], n), dtype=input.dtype, device=input.device)
+    m = result.numel() // n if n else 0
+    if m == 0:
+        return result if out is None else out
+    a, y = input.reshape(m, k), result.view(m, n)
+
+    def grid(meta):
+        return (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
+
+    ieee = input.dtype == torch.float32
+    kernel = _linear_single if ieee else _linear_half
+    kernel[grid](
+        a, weight, weight if bias is None else bias, y, m, n, k,
+        *a.stride(), weight.stride(1), weight.stride(0), 0 if bias is None else bias.stride(0),
+        *y.stride(), BIAS=bias is not None, IEEE=ieee,
+    )  # fmt: skip
+    return result if out is None or result is out else out.copy_(result)
