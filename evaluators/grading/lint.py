@@ -18,7 +18,7 @@ import torch
 
 from kernelmark.evaluators.grading.compare import compare
 from kernelmark.operators import calling
-from kernelmark.operators.draws import FILLS, VARIATIONS, Call, draw, map_tensors
+from kernelmark.operators.draws import FILLS, VARIATIONS, Call, copy_view, draw, map_tensors
 from kernelmark.operators.records import EXACT, Alias, Case, Expected, Operator
 from kernelmark.operators.registry import SOURCES, get_operator, source_operators
 
@@ -162,7 +162,7 @@ def _agreement(operator: Operator, case: Case, call: Call) -> Iterator[str]:
         if fed and numbers and bool(want.value.isnan().all()):
             yield f"result {i} of the oracle is all NaN"
     if operator.tolerance.kind != "distribution":
-        private = call.clone()
+        private = Call(*map_tensors((call.args, call.kwargs), lambda t: copy_view(t).cpu()))
         second = operator.second(*private.args, **private.kwargs)
         values = _as_values(expected, call)
         fault = judge_results(operator, case, values, _cast(second, values))
@@ -172,6 +172,8 @@ def _agreement(operator: Operator, case: Case, call: Call) -> Iterator[str]:
     baseline = calling.results_in(operator.baseline, operator, case, given)
     pristine = given if operator.accepts is None else call
     fault = judge_results(operator, case, expected, baseline, pristine)
+    if _repeats(operator.baseline, operator, case, call):
+        fault = fault or "the same random numbers in every call"
     if fault:
         yield f"the baseline does not pass (wrong oracle or unreachable tolerance): {fault}"
 
@@ -189,7 +191,8 @@ def _try_mutants(
         given = call.clone()
         results = calling.results_in(mutant.function, operator, case, given)
         pristine = given if operator.accepts is None else call
-        told_apart[mutant.name] = bool(judge_results(operator, case, expected, results, pristine))
+        fault = judge_results(operator, case, expected, results, pristine)
+        told_apart[mutant.name] = bool(fault or _repeats(mutant.function, operator, case, call))
     random = operator.tolerance.kind == "distribution"
     values = expected if random else _as_values(expected, call)
     if all(isinstance(want, Expected) and _undefined(want) for want in values):
@@ -284,6 +287,14 @@ def _identical(left: list[Any], right: list[Any]) -> bool:
         else a == b
         for a, b in zip(left, right, strict=True)
     )
+
+
+def _repeats(function: Callable[..., Any], operator: Operator, case: Case, call: Call) -> bool:
+    """Whether a random operator's function gives the same numbers again, where it can't."""
+    if operator.kind != "random" or not calling.must_differ(calling.expected_of(operator, call)):
+        return False
+    first, second = (calling.results_of(function, operator, case, call) for _ in range(2))
+    return _identical(first, second)
 
 
 def _undefined(want: Expected) -> bool:

@@ -91,7 +91,7 @@ def clock(row: Row, chip: Chip, sku: str) -> Row:
     peaks = chip.peaks(sku)
     timer = timer_for(chip.device, peaks.last_level_cache_bytes if peaks else 1 << 26)
     calls = list(_calls(operator, case, device))
-    timer.start(calls[:1])
+    timer.start(calls)
     for _ in range(BLOCKS):
         timer.block([calls[i % len(calls)] for i in range(CALLS)])
     blocks = timer.stop()

@@ -84,10 +84,8 @@ def _gemm_pointers(
     ta: int, tb: int, m: int, n: int, k: int, alpha: Any, a: Any, lda: int, b: Any, ldb: int,
     beta: Any, c: Any, ldc: int, count: int,
 ) -> Values:  # fmt: skip
-    return [
-        _update(z, beta, _product(ta, tb, m, n, k, alpha, x, y))
-        for x, y, z in zip(a, b, c, strict=True)
-    ]
+    left, right, old = (torch.stack(list(table)) for table in (a, b, c))
+    return list(_gemm(ta, tb, m, n, k, alpha, left, lda, right, ldb, beta, old, ldc)[0])
 
 
 def _gemm_ex(
@@ -307,6 +305,7 @@ def _gemm_operator(name: str, form: str, family: str) -> Operator:
         second,
         functools.partial(_cost, form),
         mutants,
+        depth=None if letter == "H" else (lambda ta, tb, m, n, k, *_: int(k)),
         limit=1.5 if letter == "H" else 4.0,
         why=_WHY,
         shapes=_TABLES if form == "pointers" else None,

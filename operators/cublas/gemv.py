@@ -9,6 +9,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from kernelmark.operators.cublas.layout import (
     LETTERS,
     OP_C,
@@ -77,10 +79,8 @@ def _gemv_pointers(
     trans: int, m: int, n: int, alpha: Any, a: Any, lda: int, x: Any, incx: int, beta: Any, y: Any,
     incy: int, count: int,
 ) -> Values:  # fmt: skip
-    return [
-        _gemv(trans, m, n, alpha, p, lda, q, incx, beta, r, incy)[0]
-        for p, q, r in zip(a, x, y, strict=True)
-    ]
+    left, right, old = (torch.stack(list(table)) for table in (a, x, y))
+    return list(_gemv(trans, m, n, alpha, left, lda, right, incx, beta, old, incy)[0])
 
 
 def _blas(trans: int, alpha: Any, a: Any, x: Any, incx: int, beta: Any, y: Any, incy: int) -> Any:
@@ -244,6 +244,7 @@ def _gemv_operator(name: str, form: str, family: str) -> Operator:
         second,
         functools.partial(_cost, form),
         mutants,
+        depth=lambda trans, m, n, *_: int(n if trans == OP_N else m),
         why="a row's products accumulated in the real dtype; S = |alpha||A||x| + |beta||y|",
         shapes=_TABLES if form == "pointers" else None,
     )

@@ -256,7 +256,7 @@ _SQUARE_FULL: Options = {
     "Gaussian process over 10000 points": {"n": 10000, "uplo": UPPER},
 }
 _BAND_FULL: Options = {
-    "Poisson equation in one dimension, 16 M points": {"n": 1 << 24, "k": 1},
+    "Poisson equation in one dimension, 8 M points": {"n": 1 << 23, "k": 1},
     "fourth-order stencil, 8 M points": {"n": 1 << 23, "k": 2, "uplo": UPPER},
     "cubic spline system, 8 M knots": {"n": 1 << 23, "k": 3},
     "local attention window of 8, 4 M tokens": {"n": 1 << 22, "k": 8},
@@ -438,6 +438,7 @@ def _level2_operator(name: str) -> Operator:
         functools.partial(_cost, base),
         facts.mutants,
         scale=_trsv_scale if solve else None,
+        depth=(lambda uplo, n, *_: int(n)) if base == "symv" else None,
         why="componentwise bound |A^-1||A||x| of substitution" if solve else "S over moduli",
         prepare=functools.partial(well_conditioned, argument=4) if solve else None,
     )

@@ -86,8 +86,8 @@ def _trsm(
 ) -> Values:  # fmt: skip
     t, upper = _op_triangle(side, uplo, trans, diag, m, n, a)
     new = b.clone()
-    right = alpha * b[:m, :n]
-    new[:m, :n] = torch.linalg.solve_triangular(t, right, upper=upper, left=side == LEFT)
+    right = alpha * b[..., :m, :n]
+    new[..., :m, :n] = torch.linalg.solve_triangular(t, right, upper=upper, left=side == LEFT)
     return [new]
 
 
@@ -95,7 +95,7 @@ def _op_triangle(
     side: int, uplo: int, trans: int, diag: int, m: int, n: int, a: Any
 ) -> tuple[Any, bool]:
     size = m if side == LEFT else n
-    t = transposed(triangle(a[:size, :size], uplo, diag), trans)
+    t = transposed(triangle(a[..., :size, :size], uplo, diag), trans)
     return t, (uplo == UPPER) == (trans == OP_N)
 
 
@@ -115,7 +115,7 @@ def _each(one: Callable[..., Values]) -> Callable[..., Values]:
 
     def meaning(*args: Any) -> Values:
         *head, a, lda, b, ldb, _ = args
-        return [one(*head, p, lda, q, ldb)[0] for p, q in zip(a, b, strict=True)]
+        return list(one(*head, torch.stack(list(a)), lda, torch.stack(list(b)), ldb)[0])
 
     return meaning
 
@@ -323,7 +323,7 @@ _TRSM_FULL: Options = {
 _TRSM_BATCHED_FULL: Options = {
     "gated delta rule chunks of 64, 32 heads": {"m": 64, "n": 128, "count": 256, "diag": UNIT},
     "gated delta rule chunks of 32": {"m": 32, "n": 64, "count": 1024, "diag": UNIT},
-    "Kalman filters of 16 states": {"m": 16, "n": 16, "count": 4096},
+    "Kalman filters of 16 states": {"m": 16, "n": 16, "count": 2048},
     "Gaussian processes of 128 points": {"m": 128, "n": 16, "count": 256},
     "batched Cholesky solve of 64 unknowns": {"m": 64, "n": 64, "count": 512, "trans": OP_T},
     "whitening of groups of 32 channels": {
@@ -402,9 +402,11 @@ class _Routine:
         full: Options,
         mutants: dict[str, Callable[[Args], Args]],
         matrix: int | None = None,
+        depth: Callable[..., int] | None = None,
     ) -> None:
         self.tail, self.meaning, self.second, self.text = tail, meaning, second, text
-        self.small, self.full, self.mutants, self.matrix = small, full, mutants, matrix
+        self.small, self.full, self.mutants = small, full, mutants
+        self.matrix, self.depth = matrix, depth
 
 
 _TRSM_TEXT = (
@@ -438,6 +440,7 @@ _ROUTINES = {
             "beta ignored": setting(9, 0.0),
             "the other triangle": flipping(1),
         },
+        depth=lambda side, uplo, m, n, *_: int(m if side == LEFT else n),
     ),
     "syrk": _Routine(
         "uplo: int, trans: int, n: int, k: int, alpha: {s}, A: Tensor, lda: int, beta: {s}, "
@@ -449,6 +452,7 @@ _ROUTINES = {
         _SYRK_SMALL,
         _SYRK_FULL,
         {**_SYRK_MUTANTS, "beta ignored": setting(7, 0.0)},
+        depth=lambda uplo, trans, n, k, *_: int(k),
     ),
     "syrkEx": _Routine(
         "uplo: int, trans: int, n: int, k: int, alpha: {s}, A: Tensor, Atype: int, lda: int, "
@@ -461,6 +465,7 @@ _ROUTINES = {
         _SYRK_SMALL,
         _SYRK_FULL,
         {**_SYRK_MUTANTS, "beta ignored": setting(8, 0.0)},
+        depth=lambda uplo, trans, n, k, *_: int(k),
     ),
     "trsm": _Routine(
         "side: int, uplo: int, trans: int, diag: int, m: int, n: int, alpha: {s}, A: Tensor, "
@@ -539,6 +544,7 @@ def _level3_operator(name: str, family: str) -> Operator:
         functools.partial(_cost, base),
         facts.mutants,
         scale=scale,
+        depth=facts.depth,
         why="componentwise bound |A^-1||A||X| of substitution" if scale else "S over moduli",
         prepare=prepare,
         shapes=_TABLES if batched else None,

@@ -53,6 +53,7 @@ def routine(
     mutants: dict[str, Callable[[Args], Args]],
     *,
     scale: Meaning | None = None,
+    depth: Callable[..., int] | None = None,
     scalar: torch.dtype | None = None,
     limit: float = 4.0,
     why: str = "",
@@ -63,7 +64,7 @@ def routine(
     """The operator. `mutants`: name to a change of the arguments that makes the answer wrong.
 
     `scale` gives the condition scale, from the arguments in float64, where the meaning over
-    absolute values does not. `shapes`
+    absolute values does not; `depth` the length of its sums. `shapes`
     gives, for each pointer table, shape and strides behind it from the routine's arguments.
     """
     tables = shapes or {}
@@ -74,10 +75,15 @@ def routine(
 
     def oracle(*args: Any) -> list[Expected]:
         values = meaning(*_wide(args))
-        scales = scale(*_wide(args)) if scale else meaning(*_magnitudes(args))
         written = _written(parameters, args)
+        if exact:
+            return [Expected(v, t.dtype) for v, t in zip(values, written, strict=True)]
+        scales = scale(*_wide(args)) if scale else meaning(*_magnitudes(args))
+        # A running sum of k terms of one sign is rounded k times near its final size: about
+        # sqrt(k)/2 roundings of the result, beside those of the terms.
+        walk = 0.5 * depth(*args) ** 0.5 if depth else 0.0
         return [
-            Expected(value, target.dtype, None if exact else s.abs())
+            Expected(value, target.dtype, s.abs() + walk * value.abs())
             for value, s, target in zip(values, scales, written, strict=True)
         ]
 
