@@ -105,8 +105,11 @@ def environment() -> dict[str, str]:
     return {"PATH": os.defpath, **kept, **fixed}
 
 
-def visible_paths(package: Path) -> list[str]:
-    """What a helper may read: the system, the interpreter, torch and its kin, our own code."""
+def visible_paths(package: Path, more: Sequence[str] = ()) -> list[str]:
+    """What a helper may read: the system, the interpreter, torch and its kin, our own code.
+
+    `more`: further folders (of a chip's adapter that is installed elsewhere).
+    """
     libraries = [
         os.path.dirname(os.path.dirname(str(module.__file__)))
         for name in ("torch", "triton", "numpy")
@@ -114,7 +117,16 @@ def visible_paths(package: Path) -> list[str]:
     ]
     own = [str(package / "evaluators"), str(package / "operators")]
     search = os.environ.get("LD_LIBRARY_PATH", "").split(":")
-    wanted = [*_SYSTEM, sys.prefix, sys.base_prefix, sys.exec_prefix, *libraries, *search, *own]
+    wanted = [
+        *_SYSTEM,
+        sys.prefix,
+        sys.base_prefix,
+        sys.exec_prefix,
+        *libraries,
+        *search,
+        *own,
+        *more,
+    ]
     found = sorted({os.path.realpath(p) for p in wanted if p and os.path.isdir(p)} | _links(wanted))
     return [p for p in found if not any(p.startswith(f"{q}/") for q in found)]
 
@@ -130,15 +142,18 @@ def device_files() -> list[str]:
     return names + [path for p in _ACCELERATORS for path in sorted(glob.glob(f"/dev/{p}"))]
 
 
-def bubblewrap(package: Path) -> list[str]:
-    """Words to put before a command so that it runs in bubblewrap; none if that is impossible."""
+def bubblewrap(paths: Sequence[str]) -> list[str]:
+    """Words to put before a command so that it runs in bubblewrap and sees `paths`.
+
+    None where bubblewrap is not installed or not allowed.
+    """
     program = shutil.which("bwrap")
     if program is None:
         return []
     words = [program, "--unshare-net", "--unshare-ipc", "--unshare-uts", "--cap-add", "ALL"]
     if os.geteuid() != 0:
         words += ["--unshare-user", "--uid", "0", "--gid", "0"]
-    for path in visible_paths(package):
+    for path in paths:
         if os.path.islink(path):
             words += ["--symlink", os.readlink(path), path]
         else:
@@ -179,23 +194,25 @@ def child_in_new_pid_namespace(report: Isolation) -> Iterator[None]:
             _rejoin_pid_namespace()
 
 
-def enter(report: Isolation, limits: Limits, package: Path, *, rooted: bool, hide: bool) -> None:
-    """Isolates this freshly forked runner. `rooted`: bubblewrap has made the root already.
+def enter(
+    report: Isolation, limits: Limits, paths: Sequence[str], hidden: str, *, rooted: bool
+) -> None:
+    """Isolates this freshly forked runner, which will see `paths` but not the folder `hidden`.
 
-    `hide` takes the operators' folder away: a candidate needs no oracle to read.
+    `rooted`: bubblewrap has made the root already.
     """
     if report.attempt("own mounts", lambda: _unshare(CLONE_NEWNS)):
         _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
         if not rooted:
-            report.attempt("read-only root", lambda: _build_root(package))
+            report.attempt("read-only root", lambda: _build_root(paths))
         else:
             report.parts.append("read-only root (bubblewrap)")
         report.attempt("private scratch", lambda: _tmpfs(SCRATCH, SCRATCH_BYTES))
         report.attempt("private /dev/shm", lambda: _tmpfs("/dev/shm", SCRATCH_BYTES))
         if OWN_PROCESSES in report.parts:
             report.attempt("own /proc", lambda: _mount("proc", "/proc", "proc", _MS_NOSUID))
-        if hide:
-            report.attempt("no operators", lambda: _tmpfs(str(package / "operators"), 4096))
+        if hidden:
+            report.attempt("no operators", lambda: _tmpfs(hidden, 4096))
     report.attempt("no network", lambda: _unshare(CLONE_NEWNET))
     report.attempt("own IPC", lambda: _unshare(CLONE_NEWIPC))
     report.attempt("limits", lambda: _limit(limits))
@@ -225,9 +242,9 @@ def close_other_descriptors(keep: set[int]) -> None:
     os.closerange(highest + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _build_root(package: Path) -> None:
-    """A new root in a tmpfs: the visible paths, read-only, and the device files."""
-    paths, devices = visible_paths(package), device_files()
+def _build_root(paths: Sequence[str]) -> None:
+    """A new root in a tmpfs: `paths`, read-only, and the device files."""
+    devices = device_files()
     # Any folder that holds none of them will do: the mount covers it in this namespace only.
     root = next(
         folder

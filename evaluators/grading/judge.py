@@ -300,6 +300,8 @@ class _Cascade:
             speed = self._timed(keeper, case)
             self.work.timings.append(speed.timing)
             self.work.evidence.setdefault("timing", {})[case.name] = speed.evidence
+            if speed.impossible:
+                raise Stopped("implausible", speed.impossible)
         ratios = [math.log(timing.speedup) for timing in self.work.timings]
         speedup = math.exp(sum(ratios) / len(ratios))
         self.work.message = f"right; {speedup:.2f}x {self.operator.baseline_name}"

@@ -55,7 +55,7 @@ def main(fd: int, judge: int, rooted: bool) -> None:
         gc.collect()
         gc.freeze()  # what is shared with runners stays shared
         channel.send({"event": "ready"})
-        Server(channel, judge, rooted, namespace).serve()
+        Server(channel, judge, rooted, namespace, first["paths"]).serve()
     os._exit(0)
 
 
@@ -79,12 +79,18 @@ class Server:
     """Forks runners, watches them, reports their ends."""
 
     def __init__(
-        self, channel: Channel, judge: int, rooted: bool, namespace: isolation.Isolation
+        self,
+        channel: Channel,
+        judge: int,
+        rooted: bool,
+        namespace: isolation.Isolation,
+        paths: list[str],
     ) -> None:
         self.channel = channel
         self.judge = judge
         self.rooted = rooted
         self.namespace = namespace
+        self.paths = paths
         self.runners: dict[int, tuple[int, int, str]] = {}  #: pidfd -> (number, pid, scratch)
 
     def serve(self) -> None:
@@ -134,9 +140,8 @@ class Server:
             isolation.close_other_descriptors({fd})
             isolation.die_with_parent(0)
             limits = isolation.Limits(**message["limits"])
-            isolation.enter(
-                report, limits, PACKAGE, rooted=self.rooted, hide=message["role"] == "candidate"
-            )
+            hidden = str(PACKAGE / "operators") if message["role"] == "candidate" else ""
+            isolation.enter(report, limits, self.paths, hidden, rooted=self.rooted)
             isolation.die_with_parent(parent)
             _use_scratch(report, scratch)
             os.environ.update(message["environment"])
@@ -174,12 +179,15 @@ def _use_scratch(report: isolation.Isolation, scratch: str) -> None:
         os.chdir(folder)
 
 
-def command(fd: int, judge: int, package_path: list[str]) -> list[str]:
-    """Argument vector of a server process, in bubblewrap where that works."""
-    wrap = isolation.bubblewrap(PACKAGE)
+def command(fd: int, judge: int, path: list[str], visible: list[str]) -> list[str]:
+    """Argument vector of a server process, in bubblewrap where that works.
+
+    `path`: its `sys.path`. `visible`: what it may read.
+    """
+    wrap = isolation.bubblewrap(visible)
     rooted = "rooted" if wrap else "bare"
     words = [sys.executable, "-I", "-c", BOOTSTRAP, str(fd), str(judge), str(PACKAGE), rooted]
-    return [*wrap, *words, *package_path]
+    return [*wrap, *words, *path]
 
 
 def limits_message(limits: isolation.Limits) -> dict[str, Any]:

@@ -84,10 +84,14 @@ class Server:
         self._ready = False
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
-        self.rooted, self._process = _start(theirs, chip, index)
-        theirs.close()
         home = module_of(chip)
-        self._channel.send({"chip": chip.name, "chip_module": home, "preload": [home, *_PRELOAD]})
+        folder = os.path.dirname(str(sys.modules[home].__file__))
+        visible = isolation.visible_paths(server.PACKAGE, [folder])
+        self.rooted, self._process = _start(theirs, chip, index, visible)
+        theirs.close()
+        self._channel.send(
+            {"chip": chip.name, "chip_module": home, "paths": visible, "preload": [home, *_PRELOAD]}
+        )
 
     @property
     def pid(self) -> int:
@@ -305,7 +309,9 @@ def close_servers() -> None:
 atexit.register(close_servers)
 
 
-def _start(theirs: socket.socket, chip: Chip, index: int) -> tuple[bool, subprocess.Popen[bytes]]:
+def _start(
+    theirs: socket.socket, chip: Chip, index: int, visible: list[str]
+) -> tuple[bool, subprocess.Popen[bytes]]:
     """Starts the process with its channel and a pidfd of this one; True: in bubblewrap."""
     environment = isolation.environment()
     chip.prepare(environment, index)
@@ -313,7 +319,7 @@ def _start(theirs: socket.socket, chip: Chip, index: int) -> tuple[bool, subproc
     path = [p for p in sys.path if p and os.path.realpath(p) != here]
     judge = os.pidfd_open(os.getpid())
     try:
-        command = server.command(theirs.fileno(), judge, path)
+        command = server.command(theirs.fileno(), judge, path, visible)
         process = subprocess.Popen(
             command,
             env=environment,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 import torch
@@ -109,6 +110,24 @@ def twice(self):
 """
 )
 
+
+def body(text: str) -> str:
+    """A candidate that does `text` before it answers rightly."""
+    lines = "\n".join("    " + line for line in text.strip().splitlines())
+    return (
+        KERNEL
+        + f"""
+import ctypes, os, sys, threading, time, socket, json
+kept = {{}}
+calls = []
+def twice(self):
+    x = self.contiguous()
+{lines}
+    return launch(x, torch.empty_like(x))
+"""
+    )
+
+
 QUICK = Settings(timeout_s=20.0)
 
 
@@ -120,15 +139,20 @@ def judged(
     return grade(candidate, operator, get_chip("interpreter"), settings)
 
 
-def helpers() -> dict[int, str]:
-    """Server and runner processes of any judge on this machine: pid to state."""
-    found = {}
+#: in the environment of every helper process that this test process causes, orphans too
+_MARK = f"CUDA_TEST_MARK={uuid.uuid4()}"
+os.environ.update([_MARK.split("=")])
+
+
+def helpers() -> set[int]:
+    """Ids of the server and runner processes, and whatever they started, that live now."""
+    found = set()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
         try:
-            if b"server.main(int(fd)" in (folder / "cmdline").read_bytes():
-                found[int(folder.name)] = (folder / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            if _MARK.encode() in (folder / "environ").read_bytes():
+                found.add(int(folder.name))
         except OSError:
             continue
     return found

@@ -7,11 +7,11 @@ have to see for themselves.
 from __future__ import annotations
 
 import pytest
+from judging import HONEST, KERNEL, ROW, TOTAL, TWICE, TWICE_INPLACE, body, helpers, judged
 
 from kernelmark.evaluators.grading.judge import Settings
+from kernelmark.evaluators.grading.workers import close_servers
 from kernelmark.evaluators.languages.triton import TritonLanguage
-
-from judging import HONEST, KERNEL, ROW, TOTAL, TWICE, TWICE_INPLACE, helpers, judged
 
 
 @pytest.fixture
@@ -32,23 +32,6 @@ def test_honest_passes_and_says_how():
     assert all(gate.passed for gate in verdict.gates)
     assert {c.case for c in verdict.comparisons} == {"vector", "half", "strided", "empty"}
     assert verdict.environment["isolation"]
-
-
-def body(text: str) -> str:
-    """A candidate that does `text` before it answers rightly."""
-    lines = "\n".join("    " + line for line in text.strip().splitlines())
-    return (
-        KERNEL
-        + f"""
-import ctypes, os, sys, threading, time, socket, json
-kept = {{}}
-calls = []
-def twice(self):
-    x = self.contiguous()
-{lines}
-    return launch(x, torch.empty_like(x))
-"""
-    )
 
 
 FAULTS = {
@@ -202,13 +185,17 @@ HARMLESS = {
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_does_no_harm_passes_and_leaves_nothing(name, no_scan):
+    close_servers()
     verdict = judged(HARMLESS[name])
     assert verdict.status == "passed", verdict.message
     # What remains is the server, and bubblewrap's monitor where that is in use.
     assert 1 <= len(helpers()) <= 2
+    close_servers()
+    assert not helpers()
 
 
 def test_hung_is_killed_within_its_limit(no_scan):
+    close_servers()
     verdict = judged(body("while True: pass"), settings=Settings(timeout_s=1.0))
     assert verdict.status == "timed_out"
     assert verdict.seconds < 10

@@ -1,0 +1,160 @@
+"""The timing gate, end to end on the CPU: every timed call may be asked for its answer."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import stepping
+import torch
+from judging import KERNEL, operator
+
+from kernelmark.evaluators.grading.channel import Garbled
+from kernelmark.evaluators.grading.judge import Settings, grade
+from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
+from kernelmark.evaluators.grading.speed import exchange, parse_block
+from kernelmark.evaluators.languages.triton import TritonLanguage
+from kernelmark.operators.records import Case, Cost, Expected, TensorSpec
+
+# The baseline's runner finds the registry's operator of this id, called in the same way.
+NEGATIVE = operator(
+    "neg",
+    "neg(self: Tensor) -> Tensor",
+    lambda self: [Expected(-self.double(), self.dtype)],
+    (
+        Case("small", (TensorSpec((70,)),)),
+        Case("timed", (TensorSpec((40, 50)),), tier="full", origin="test"),
+    ),
+)
+SOURCE = KERNEL.replace("v * 2", "-v") + "\nmany = []\n"
+HONEST = (
+    SOURCE
+    + """
+def neg(self):
+    x = self.contiguous()
+    return launch(x, torch.empty_like(x))
+"""
+)
+
+
+@pytest.fixture
+def no_scan(monkeypatch):
+    monkeypatch.setattr(TritonLanguage, "scan", lambda *args: [])
+
+
+def timed(source: str, **changes) -> Verdict:
+    op = NEGATIVE if not changes else dataclasses.replace(NEGATIVE, **changes)
+    settings = Settings(tier="full", timeout_s=20)
+    return grade(Candidate("aten::neg", source), op, stepping.CHIP, settings)
+
+
+def test_honest_is_timed_and_the_record_survives_its_file():
+    verdict = timed(HONEST)
+    assert verdict.status == "passed", verdict.message
+    (timing,) = verdict.timings
+    assert timing.case == "timed"
+    assert len(timing.candidate.device_us) == len(timing.baseline.device_us)
+    assert timing.speedup_low <= timing.speedup <= timing.speedup_high
+    assert "x none" in verdict.message
+    assert from_json(Verdict, to_json(verdict)) == verdict
+
+
+def test_stops_working_when_it_is_timed(no_scan):
+    source = (
+        SOURCE
+        + """
+def neg(self):
+    many.append(1)
+    x = self.contiguous()
+    return launch(x, torch.empty_like(x)) if len(many) < 40 else torch.zeros_like(x)
+"""
+    )
+    verdict = timed(source)
+    assert (verdict.status, verdict.gates[-1].name) == ("wrong_values", "timing")
+    assert "timed" in verdict.message
+
+
+def test_answers_kept_by_a_sample_of_the_input(no_scan):
+    source = (
+        SOURCE
+        + """
+def neg(self):
+    x = self.contiguous()
+    key = (tuple(x.shape), *x.flatten()[:16].tolist(), *x.flatten()[-16:].tolist())
+    for k, y in many:
+        if k == key:
+            return y.clone()
+    y = launch(x, torch.empty_like(x))
+    many.append((key, y))
+    return y.clone()
+"""
+    )
+    verdict = timed(source)
+    assert (verdict.status, verdict.gates[-1].name) == ("wrong_values", "timing")
+
+
+def test_below_the_floor_is_implausible(monkeypatch):
+    verdict = timed(HONEST, cost=lambda case: Cost(0, int(1e18)))
+    assert verdict.status == "implausible"
+    assert verdict.timings
+
+
+def test_foreign_kernels_are_seen(monkeypatch, no_scan):
+    # The timer here names every kernel "double"; a candidate that has none of that name is seen.
+    verdict = timed(HONEST.replace("double", "triple"))
+    assert (verdict.status, "of others" in verdict.message) == ("tampered", True)
+
+
+def test_exchange_is_spread_repeatable_and_of_the_same_values():
+    before = torch.randn(100_000)
+    first, second, third = before.clone(), before.clone(), before.clone()
+    for tensor, salt in ((first, 5), (second, 5), (third, 6)):
+        exchange(tensor.view(torch.uint8), 4, salt)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+    changed = (first != before).nonzero().flatten()
+    assert 60 < len(changed) < 200
+    assert changed.max() - changed.min() > 90_000
+    assert torch.isin(first, before).all()
+
+
+GOOD = {
+    "clock": "cupti",
+    "mode": "cold",
+    "device_us": [1.0, 2.0],
+    "host_us": [1.0, 2.0],
+    "busy_us": [],
+    "activities": [1, 1],
+    "kernels": [{"name": "k", "count": 2, "total_us": 3.0}],
+    "late": 0,
+    "early": None,
+    "stray": 0,
+    "unheld": 0,
+}
+
+
+def test_a_good_block_is_read():
+    assert parse_block(GOOD, 2).device_us == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"device_us": [1.0]},
+        {"device_us": [1.0, -2.0]},
+        {"device_us": [1.0, 0.0]},
+        {"device_us": [1.0, float("nan")]},
+        {"device_us": [1.0, True]},
+        {"device_us": "12"},
+        {"mode": "other"},
+        {"late": -1},
+        {"late": "0"},
+        {"activities": [1, 2.5]},
+        {"kernels": [{"name": 3, "count": 2, "total_us": 3.0}]},
+        {"kernels": [{"name": "k", "count": 2, "total_us": float("inf")}]},
+        {"clock": None},
+    ],
+)
+def test_a_bad_block_is_refused(change):
+    with pytest.raises(Garbled):
+        parse_block(GOOD | change, 2)
