@@ -17,7 +17,7 @@ from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
 from kernelmark.operators.vllm.formats import FLOAT8, to_float8
-from kernelmark.operators.vllm.parts import distinct
+from kernelmark.operators.vllm.parts import distinct, split_dim
 
 half, brain, single, byte = torch.float16, torch.bfloat16, torch.float32, torch.uint8
 _EPS32 = torch.finfo(torch.float32).eps
@@ -193,7 +193,7 @@ def _attend(
     groups = query.shape[1] // num_kv_heads
     keys = _paged(key_cache, block_tables, kv_cache_dtype, k_scale, query.dtype).to(work)
     values = _paged(value_cache, block_tables, kv_cache_dtype, v_scale, query.dtype).to(work)
-    q = query.to(work).unflatten(1, (num_kv_heads, groups))
+    q = split_dim(query.to(work), 1, (num_kv_heads, groups))
     scores = torch.einsum("skgd,sktd->skgt", q, keys) * scale
     position = torch.arange(keys.shape[2], device=query.device)
     if alibi_slopes is not None:
@@ -227,9 +227,9 @@ def _oracle_chunk(
         return found
     pad = parts * _PARTITION - scores.shape[-1]
     split = torch.nn.functional.pad(scores, (0, pad), value=-torch.inf)
-    split = split.unflatten(-1, (parts, _PARTITION))
-    size = torch.nn.functional.pad(size, (0, pad)).unflatten(-1, (parts, _PARTITION))
-    v = torch.nn.functional.pad(v, (0, 0, 0, pad)).unflatten(2, (parts, _PARTITION))
+    split = split_dim(split, -1, (parts, _PARTITION))
+    size = split_dim(torch.nn.functional.pad(size, (0, pad)), -1, (parts, _PARTITION))
+    v = split_dim(torch.nn.functional.pad(v, (0, 0, 0, pad)), 2, (parts, _PARTITION))
     top = split.amax(-1, keepdim=True)
     e = torch.exp(split - top).nan_to_num(0.0)
     total = e.sum(-1, keepdim=True)
@@ -338,8 +338,8 @@ def _paged_attention_v2(
     scores, values = made["scores"], made["values"]
     pad = parts * _PARTITION - scores.shape[-1]
     scores = torch.nn.functional.pad(scores, (0, pad), value=-torch.inf)
-    scores = scores.unflatten(-1, (parts, _PARTITION))
-    values = torch.nn.functional.pad(values, (0, 0, 0, pad)).unflatten(2, (parts, _PARTITION))
+    scores = split_dim(scores, -1, (parts, _PARTITION))
+    values = split_dim(torch.nn.functional.pad(values, (0, 0, 0, pad)), 2, (parts, _PARTITION))
     top = scores.amax(-1, keepdim=True)
     e = torch.exp(scores - top.clamp_min(torch.finfo(torch.float32).min))
     total = e.sum(-1, keepdim=True)

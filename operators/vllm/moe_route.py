@@ -16,7 +16,7 @@ import torch
 from kernelmark.operators.building import FLOATS, dtype_name, spec
 from kernelmark.operators.records import EXACT, Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.parts import moved
+from kernelmark.operators.vllm.parts import moved, split_dim
 
 half, brain, single = torch.float16, torch.bfloat16, torch.float32
 _EPS32 = torch.finfo(torch.float32).eps
@@ -227,7 +227,7 @@ def _choose(
     s: torch.Tensor, biased: torch.Tensor, groups: int, chosen: int, topk: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(weights, ids, biased scores with the groups left out at -inf)."""
-    grouped = biased.unflatten(1, (groups, -1))
+    grouped = split_dim(biased, 1, (groups, -1))
     best = grouped.topk(min(2, grouped.shape[2]), dim=-1).values.sum(-1)
     kept = torch.zeros_like(best).scatter_(1, best.topk(chosen, dim=-1).indices, 1.0)
     allowed = grouped.masked_fill(kept.unsqueeze(-1) == 0, -torch.inf).flatten(1)
@@ -270,7 +270,7 @@ def _grouped_oracle(
     )  # fmt: skip
     s = scores.double()
     biased = (torch.sigmoid(s) if scoring_func == 1 else s) + bias.double()
-    grouped = biased.unflatten(1, (num_expert_group, -1))
+    grouped = split_dim(biased, 1, (num_expert_group, -1))
     best = grouped.topk(min(2, grouped.shape[2]), dim=-1).values.sum(-1)
     # Where the last group in and the first group out tie, either choice is right: not compared.
     clear = torch.ones((len(s), 1), dtype=torch.bool, device=s.device)

@@ -16,6 +16,7 @@ from kernelmark.operators.building import dtype_name, spec
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
+from kernelmark.operators.vllm.parts import split_dim
 from kernelmark.operators.vllm.rope import fill_cos_sin, split_pairs
 
 half, brain = torch.float16, torch.bfloat16
@@ -94,7 +95,7 @@ def _compute(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(new query and key heads, magnitudes), [tokens, (q + k) * head_dim] in `work`."""
     heads = num_heads_q + num_heads_k
-    x = qkv[:, : heads * head_dim].to(work).unflatten(1, (heads, head_dim))
+    x = split_dim(qkv[:, : heads * head_dim].to(work), 1, (heads, head_dim))
     queries = _normalise(x[:, :num_heads_q], q_weight, eps)
     keys = _normalise(x[:, num_heads_q:], k_weight, eps)
     cos, sin = cos_sin_cache[position_ids].to(work).unsqueeze(1).chunk(2, dim=-1)
@@ -254,8 +255,8 @@ OPERATORS = (
         cost=_cost,
         tolerance=Tolerance(
             limit=1.5,
-            why="float32 inside leaves one rounding, 0.5, and float32 errors of the terms where the "
-            "rotation cancels; 1.5 leaves no room for a rounding between the steps",
+            why="float32 inside leaves one rounding, 0.5, and float32 errors of the terms where "
+            "the rotation cancels; 1.5 leaves no room for a rounding between the steps",
         ),
         mutants=tuple(
             Mutant(name, _mutant(name))

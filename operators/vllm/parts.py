@@ -65,3 +65,9 @@ def random_integers(
 def signature_of(operator: Operator, case: Case) -> str:
     """The signature that a case calls."""
     return operator.signatures[case.overload]
+
+
+def split_dim(tensor: torch.Tensor, dim: int, sizes: tuple[int, int]) -> torch.Tensor:
+    """`tensor` with dimension `dim` cut into two (a size of -1 is inferred)."""
+    dim = dim % tensor.dim()
+    return tensor.reshape(*tensor.shape[:dim], *sizes, *tensor.shape[dim + 1 :])

@@ -13,7 +13,7 @@ from kernelmark.operators.building import FLOATS, dtype_name, spec
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import EXACT, Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.parts import moved
+from kernelmark.operators.vllm.parts import moved, split_dim
 
 half, brain, single = torch.float16, torch.bfloat16, torch.float32
 
@@ -348,7 +348,7 @@ def _hadamard_mutant(variant: str) -> Any:
         elif variant == "divided by n":
             value = _hadamard(wide) * n**-0.5
         elif variant == "last butterfly left out":
-            value = _hadamard(wide.unflatten(-1, (2, n // 2))).flatten(-2)
+            value = _hadamard(split_dim(wide, -1, (2, n // 2))).flatten(-2)
         elif variant == "bits reversed":
             width = n.bit_length() - 1
             order = [int(f"{i:0{width}b}"[::-1] or "0", 2) for i in range(n)]

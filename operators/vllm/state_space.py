@@ -224,10 +224,13 @@ def _oracle(*args: Any) -> list[Expected]:
 
 def _second(*args: Any) -> list[Any]:
     u, delta, a, b, c, d, z, bias, softplus, starts, indices, initial, states, pad = args[:14]
-    wide = [None if t is None else t.double().numpy() for t in (u, delta, a, b, c, d, z, bias)]
+    wide: list[Any] = [
+        None if t is None else t.double().numpy() for t in (u, delta, a, b, c, d, z, bias)
+    ]
     u, delta, a, b, c, d, z, bias = wide
     target = z if z is not None else delta
     out, final = target.copy(), states.double().numpy().copy()
+    jobs: list[tuple[int, slice, tuple[int, ...]]]
     if starts is None:
         jobs = [(i, slice(None), (i,)) for i in range(len(u))]
     else:
