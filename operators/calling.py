@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
 from kernelmark.operators.draws import Call, arguments_for_candidate, map_tensors
-from kernelmark.operators.records import Case, Operator, parse_signature
+from kernelmark.operators.records import Case, Expected, Operator, parse_signature
 
 
 def bind(
@@ -85,6 +86,20 @@ def expected_of(operator: Operator, call: Call) -> Sequence[Any]:
     """The oracle's results for a private copy of `call`."""
     private = call.clone()
     return operator.oracle(*private.args, **private.kwargs)
+
+
+def must_differ(expected: Sequence[Any]) -> bool:
+    """Whether two runs of a random operator on the same arguments can't agree by chance.
+
+    For random operators the oracle's `scale` is each element's standard deviation; elements that
+    vary this much in all agree with a probability below exp(-40).
+    """
+    total = 0.0
+    for want in expected:
+        if isinstance(want, Expected) and want.scale is not None and want.value.numel():
+            spread = want.scale.square().clamp_max(0.25).expand(want.value.shape)
+            total += float(spread.sum())
+    return total >= 20
 
 
 def baseline_name(operator: Operator, device: torch.device) -> str:

@@ -117,7 +117,9 @@ class Expected:
     must return (default: `value`'s own). `scale`: condition scale S, the same operation over
     absolute values, broadcastable to `value`; None takes the rms of `value`. `mask`: True where an
     element is defined (None: everywhere). `strides`: required strides; None accepts any layout
-    that is dense and does not overlap. `tolerance` stands in for the operator's where results
+    that is dense and does not overlap. For random operators `value` is each element's mean and
+    `scale` its standard deviation (`operators.calling.must_differ`). `tolerance` stands in
+    for the operator's where results
     differ in kind (codes beside their scales). `canonical` maps what was returned to a normal form
     before it is compared with `value`, where several answers are right (order within a group, ties
     of a selection); it must keep the shape.

@@ -18,6 +18,7 @@ import torch
 from kernelmark.evaluators.grading.records import Comparison
 from kernelmark.evaluators.grading.results import Question, same_bits
 from kernelmark.evaluators.grading.session import Outcome, Session
+from kernelmark.operators import calling
 from kernelmark.operators.draws import draw
 from kernelmark.operators.records import Case, Operator
 
@@ -129,7 +130,12 @@ class Correctness:
         """The same data in other memory must give the same answer, if not the same bits."""
         second = self._ask(question, same_memory=False)
         self.report.repeats += 1
-        self.report.repeats_differing += not same_bits(first, second)
+        same = same_bits(first, second)
+        self.report.repeats_differing += not same
+        if same and self.operator.kind == "random" and calling.must_differ(question.expected):
+            text = "the same random numbers in two calls"
+            case, variation = question.case.name, question.draw
+            raise Failed(Comparison(case, variation, 0, "wrong_values", detail=text))
 
     def _steady(self, question: Question, bad: Comparison) -> Comparison:
         """`bad`, or why the same question gets right answers too: chance, or what was kept."""
