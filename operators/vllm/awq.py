@@ -300,9 +300,7 @@ def _repack(
     num_bits: int,
     is_a_8bit: bool = False,
 ) -> torch.Tensor:
-    return torch.stack(
-        [marlin_pack(awq_unpack(expert, num_bits), num_bits, is_a_8bit) for expert in b_q_weight]
-    )
+    return marlin_pack(awq_unpack(b_q_weight, num_bits), num_bits, is_a_8bit)
 
 
 def _repack_mutant(variant: str) -> Callable[..., torch.Tensor]:

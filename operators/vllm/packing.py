@@ -50,8 +50,11 @@ def pack_words(codes: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
     size of `dim` times `bits` is a multiple of 32.
     """
     last = codes.movedim(dim, -1)
-    shifts = torch.arange(bits, device=codes.device)
-    stream = (last.unsqueeze(-1) >> shifts) & 1
+    if 32 % bits == 0:
+        shifts = torch.arange(0, 32, bits, device=codes.device)
+        words = (last.unflatten(-1, (last.shape[-1] * bits // 32, 32 // bits)) << shifts).sum(-1)
+        return to_int32(words).movedim(-1, dim).contiguous()
+    stream = (last.unsqueeze(-1) >> torch.arange(bits, device=codes.device)) & 1
     stream = stream.reshape(*last.shape[:-1], last.shape[-1] * bits // 32, 32)
     words = (stream << torch.arange(32, device=codes.device)).sum(-1)
     return to_int32(words).movedim(-1, dim).contiguous()
@@ -73,8 +76,8 @@ def unpack_words(words: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
 def _blocked(codes: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
     """Every block of len(order) codes along `dim` rearranged: position p gets code order[p]."""
     last = codes.movedim(dim, -1)
-    blocks = last.reshape(*last.shape[:-1], -1, order.numel())
-    return blocks[..., order.to(codes.device)].reshape(last.shape).movedim(-1, dim)
+    blocks = last.unflatten(-1, (last.shape[-1] // order.numel(), order.numel()))
+    return blocks[..., order.to(codes.device)].flatten(-2).movedim(-1, dim)
 
 
 def _inverse(order: torch.Tensor) -> torch.Tensor:
