@@ -321,6 +321,9 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(help="Run folder to go on with; all else is in it.")
     ] = None,
+    grade: Annotated[
+        bool, typer.Option(help="No: only produce; the chip need not be here. See jobs export.")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """A method over a suite on a chip. Resumable: kill it any time, go on with --resume DIR."""
@@ -340,11 +343,12 @@ def run(
             operators=tuple(name.strip() for name in operators.split(",") if name.strip()),
             tier=tier,
             budget_tokens=budget_tokens,
+            grade=grade,
         )
         folder = running.begin(request, out, _home().runs)
     access = running.Access(base_url, os.environ.get(api_key_env, ""), api_key_env)
     try:
-        running.carry_out(folder, access, workers)
+        running.carry_out(folder, access, workers, grading=grade)
     except KeyboardInterrupt:
         _complain(f"stopped; kernelmark run --resume {folder.root}")
         raise typer.Exit(INTERRUPTED) from None
@@ -355,7 +359,7 @@ def run(
 @jobs_app.command("export")
 def jobs_export(
     job: Annotated[Path, typer.Argument(help="Job folder to make.")],
-    run: Annotated[Path, typer.Option("--run", help="The run folder whose candidates to grade.")],
+    run: Annotated[Path, typer.Option("--run", help="Run folder, of kernelmark run --no-grade.")],
 ) -> None:
     """Write a job: what `python -m kernelmark.evaluators.grading JOB OUT` grades elsewhere."""
     from kernelmark.evaluators.campaigns.folder import RunFolder

@@ -47,9 +47,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Tools:
-    """What a campaign works with. `compile` and `model` are None where the run has none."""
+    """What a campaign works with. `compile` and `model` are None where the run has none; `grade`
+    is None where candidates are only produced, to be graded elsewhere."""
 
-    grade: Grade
+    grade: Grade | None
     compile: Compile | None = None
     model: ModelAccess | None = None
     workers: int = 1
@@ -190,12 +191,17 @@ class Campaign:
         if not attempt.candidate:
             return
         candidate = self._folder.candidate(attempt)
-        self._verdict(candidate)
+        if self._tools.grade is not None:
+            self._verdict(candidate)
         known = self._folder.portability(candidate.operator, candidate.id)
         if self._tools.compile is not None and known is None:
             self._start(self._compilers, self._compile, candidate)
 
     def _verify(self, candidate: Candidate) -> Verdict:
+        if self._tools.grade is None:
+            raise MethodError(
+                "candidates are only produced here: there are no verdicts to learn from"
+            )
         return self._verdict(candidate).result()
 
     def _verdict(self, candidate: Candidate) -> Future[Verdict]:
@@ -212,6 +218,7 @@ class Campaign:
     def _grade(self, candidate: Candidate) -> Verdict:
         verdict = self._folder.verdict(candidate.operator, candidate.id)
         if verdict is None or verdict.status == "infrastructure_error":
+            assert self._tools.grade is not None
             verdict = self._tools.grade(candidate)
             self._folder.add_verdict(verdict)
         self._tools.notify(Event("graded", candidate.operator, verdict=verdict))

@@ -46,6 +46,7 @@ class Request:
     operators: tuple[str, ...] = ()
     tier: str = "auto"
     budget_tokens: int | None = None
+    grade: bool = True  #: False: candidates are graded elsewhere, the chip need not be here
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def begin(request: Request, out: Path | None, runs: Path) -> RunFolder:
     method = make_method(request.method, request.options)
     _check_model(request.method, method, request.model)
     suite = get_suite(request.suite)
-    chip, targets = split_chips(request.chips)
+    chip, targets = split_chips(request.chips, here=request.grade)
     run = plan_run(
         request.method,
         method,
@@ -111,8 +112,11 @@ def reopen(root: Path) -> RunFolder:
     return folder
 
 
-def split_chips(names: Sequence[str]) -> tuple[Chip, tuple[str, ...]]:
-    """The one chip to grade on, and the compile targets, of names from the command line."""
+def split_chips(names: Sequence[str], *, here: bool = True) -> tuple[Chip, tuple[str, ...]]:
+    """The one chip to grade on, and the compile targets, of names from the command line.
+
+    `here`: the chip must work on this machine.
+    """
     known = compile_targets()
     targets: list[str] = []
     graded: list[str] = []
@@ -127,15 +131,19 @@ def split_chips(names: Sequence[str]) -> tuple[Chip, tuple[str, ...]]:
         raise UserError(f"a run grades on one chip, not on {', '.join(graded)}")
     if not graded:
         raise UserError("name a chip to grade on beside the compile targets, e.g. interpreter")
-    return usable_chip(graded[0]), tuple(dict.fromkeys(targets))
+    chip = usable_chip(graded[0]) if here else get_chip(graded[0])
+    return chip, tuple(dict.fromkeys(targets))
 
 
-def carry_out(folder: RunFolder, access: Access, workers: int) -> None:
-    """Does what is missing of a run, showing progress on standard error."""
+def carry_out(folder: RunFolder, access: Access, workers: int, *, grading: bool = True) -> None:
+    """Does what is missing of a run, showing progress on standard error.
+
+    Without `grading`, candidates are only produced (and compiled).
+    """
     run = folder.run
     method = make_method(run.method, run.options)
     operators = [get_operator(id) for id in run.operators]
-    chip = usable_chip(run.chip)
+    chip = usable_chip(run.chip) if grading else get_chip(run.chip)
     language = get_language(method.language)
     if language.kinds is not None and method.kind not in language.kinds:
         raise UserError(f"a method of kind {method.kind} may not hand in language {language.name}")
@@ -146,7 +154,7 @@ def carry_out(folder: RunFolder, access: Access, workers: int) -> None:
         _compiler(run.targets, language) as compile_all,
     ):
         tools = Tools(
-            grade=_grader(chip, cast(Tier, run.tier)),
+            grade=_grader(chip, cast(Tier, run.tier)) if grading else None,
             compile=compile_all,
             model=model,
             workers=max(workers, 1) if method.uses_model else 1,
@@ -192,7 +200,7 @@ def _row(folder: RunFolder, operator: str) -> dict[str, object]:
     last = attempts[-1]
     verdict = folder.verdict(operator, last.candidate) if last.candidate else None
     if verdict is None:
-        return {**row, "status": last.failure or "no_candidate", "message": last.note}
+        return {**row, "status": last.failure or "not graded", "message": last.note}
     speedups = [timing.speedup for timing in verdict.timings]
     rows = folder.portability(operator, last.candidate)
     passed = sum(r.status == "passed" for r in rows or ())

@@ -1,0 +1,103 @@
+"""Grading on another machine: candidates go out as a job folder, verdicts come back.
+
+The other machine needs the device layer alone::
+
+    python -m kernelmark.evaluators.grading JOB OUT
+
+JOB holds ``candidates/`` and ``job.json`` (`Job`: chip, tier, and for each candidate a `JobItem` with
+the path of its source). OUT holds ``verdicts/``, one file a candidate, named as in a run folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kernelmark.benchmark.errors import UserError
+from kernelmark.evaluators.campaigns.files import read_json, write_bytes, write_json
+from kernelmark.evaluators.campaigns.folder import RunFolder
+from kernelmark.evaluators.grading.records import Verdict, from_json, to_json
+
+JOB_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class JobItem:
+    """One candidate. `file` is relative to the job folder."""
+
+    operator: str
+    candidate: str
+    language: str
+    entry: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """``job.json``."""
+
+    run: str
+    chip: str
+    tier: str
+    candidates: tuple[JobItem, ...]
+    schema_version: int = JOB_SCHEMA_VERSION
+
+
+def export_job(folder: RunFolder, root: Path) -> int:
+    """Writes the run's candidates that have no verdict as a job; how many there are.
+
+    `UserError` where `root` holds something, or nothing is left to grade.
+    """
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UserError(f"{root} is not empty")
+    items: dict[tuple[str, str], JobItem] = {}
+    for attempt in folder.attempts():
+        if not attempt.candidate or _graded(folder, attempt.operator, attempt.candidate):
+            continue
+        candidate = folder.candidate(attempt)
+        file = f"candidates/{candidate.id}.py"
+        write_bytes(root / file, candidate.source.encode())
+        items[candidate.operator, candidate.id] = JobItem(
+            candidate.operator, candidate.id, candidate.language, candidate.entry, file
+        )
+    if not items:
+        raise UserError(f"{folder.root}: no candidate waits for a verdict")
+    run = folder.run
+    write_json(root / "job.json", to_json(Job(run.id, run.chip, run.tier, tuple(items.values()))))
+    return len(items)
+
+
+def import_results(folder: RunFolder, results: Path) -> int:
+    """Takes verdicts from `results` into the run; how many there were.
+
+    All are checked before any is taken: `UserError` for a file that is no verdict, or is one of
+    another candidate or chip.
+    """
+    known = {(attempt.operator, attempt.candidate) for attempt in folder.attempts()}
+    verdicts = [_read(path) for path in sorted((results / "verdicts").glob("*.json"))]
+    if not verdicts:
+        raise UserError(f"{results} holds no verdicts/")
+    for verdict in verdicts:
+        if (verdict.operator, verdict.candidate) not in known:
+            raise UserError(
+                f"{results}: {verdict.operator} {verdict.candidate[:16]} is not of {folder.root}"
+            )
+        if verdict.chip != folder.run.chip:
+            raise UserError(
+                f"{results}: graded on {verdict.chip}, the run is for {folder.run.chip}"
+            )
+    for verdict in verdicts:
+        folder.add_verdict(verdict)
+    return len(verdicts)
+
+
+def _graded(folder: RunFolder, operator: str, candidate: str) -> bool:
+    verdict = folder.verdict(operator, candidate)
+    return verdict is not None and verdict.status != "infrastructure_error"
+
+
+def _read(path: Path) -> Verdict:
+    try:
+        return from_json(Verdict, read_json(path))
+    except (TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{path}: not a verdict ({error})") from None

@@ -1,0 +1,84 @@
+"""Code out of replies: taken by a rule, or refused with the reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernelmark.benchmark.replies import ReplyError, extract_python
+
+GOOD = "def softmax(x):\n    return x\n"
+OTHER = "def softmax(x):\n    return -x\n"
+
+
+def fenced(text: str, info: str = "python", mark: str = "```") -> str:
+    return f"{mark}{info}\n{text}{mark}\n"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        fenced(GOOD),
+        fenced(GOOD, ""),
+        fenced(GOOD, "py"),
+        fenced(GOOD, mark="~~~"),
+        fenced(GOOD, mark="````"),
+        f"Here it is:\n\n{fenced(GOOD)}\nIt is fast.",
+        f"First look at this:\n{fenced('x = 1\n', '')}\nand now\n{fenced(GOOD)}",
+        f"{fenced(GOOD)}Run it with\n{fenced('pip install triton\n', 'bash')}",
+        fenced(GOOD).replace("\n", "\r\n"),
+        fenced(GOOD) + fenced(GOOD),  # the same twice is no choice
+    ],
+)
+def test_one_file_is_found(reply: str) -> None:
+    source = extract_python(reply, "softmax")
+    assert source.text == GOOD
+    assert source.note == ""
+
+
+def test_of_several_the_last_is_taken_and_said() -> None:
+    source = extract_python(fenced(GOOD) + "better:\n" + fenced(OTHER), "softmax")
+    assert source.text == OTHER
+    assert "2 blocks define `softmax`; the last was taken" in source.note
+
+
+def test_without_a_fence_the_whole_reply_is_taken_and_said() -> None:
+    source = extract_python(GOOD, "softmax")
+    assert source.text == GOOD
+    assert "taken whole" in source.note
+
+
+def test_a_fence_inside_a_longer_one_is_text() -> None:
+    inner = 'def softmax(x):\n    """\n    ```\n    softmax(x)\n    ```\n    """\n    return x\n'
+    assert extract_python(fenced(inner, mark="````"), "softmax").text == inner
+
+
+def test_an_unclosed_block_of_a_finished_reply_is_taken_and_said() -> None:
+    source = extract_python(f"```python\n{GOOD}", "softmax")
+    assert source.text == GOOD
+    assert "not closed" in source.note
+
+
+@pytest.mark.parametrize(
+    ("reply", "cut", "why"),
+    [
+        ("", False, "empty"),
+        ("  \n", False, "empty"),
+        ("I cannot do this.", False, "no code block"),
+        (GOOD, True, "cut"),
+        (f"```python\n{GOOD}", True, "cut inside it"),
+        (fenced("def soft(x): ...\n"), False, "defines soft"),
+        (fenced("x = 1\n"), False, "defines no function"),
+        (fenced("def softmax(:\n"), False, "line 1"),
+        (fenced("\x00" + GOOD), False, "block 1"),
+        (fenced(GOOD + "# \ud800\n"), False, "cannot be parsed"),
+        (fenced("class A:\n    def softmax(self): ...\n"), False, "defines no function"),
+    ],
+)
+def test_what_is_refused_says_why(reply: str, cut: bool, why: str) -> None:
+    with pytest.raises(ReplyError, match=why):
+        extract_python(reply, "softmax", cut=cut)
+
+
+def test_a_whole_block_of_a_cut_reply_counts() -> None:
+    reply = fenced(GOOD) + "And a variant:\n```python\ndef softmax(x):\n    ret"
+    assert extract_python(reply, "softmax", cut=True).text == GOOD
