@@ -130,7 +130,8 @@ def _topk_softmax(
         weights = weights / weights.sum(-1, keepdim=True)
     topk_weights.copy_(weights)
     topk_ids.copy_(ids)
-    token_expert_indices.copy_(_source_rows(*topk_ids.shape, topk_ids.device))
+    tokens, topk = topk_ids.shape
+    token_expert_indices.copy_(_source_rows(tokens, topk, topk_ids.device))
 
 
 def _softmax_second(

@@ -68,6 +68,8 @@ def signature_of(operator: Operator, case: Case) -> str:
 
 
 def split_dim(tensor: torch.Tensor, dim: int, sizes: tuple[int, int]) -> torch.Tensor:
-    """`tensor` with dimension `dim` cut into two (a size of -1 is inferred)."""
+    """`tensor` with dimension `dim` cut into two (a second size of -1 is inferred)."""
     dim = dim % tensor.dim()
-    return tensor.reshape(*tensor.shape[:dim], *sizes, *tensor.shape[dim + 1 :])
+    first, second = sizes
+    second = tensor.shape[dim] // first if second < 0 else second
+    return tensor.reshape(*tensor.shape[:dim], first, second, *tensor.shape[dim + 1 :])
