@@ -9,9 +9,11 @@ it cannot.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from operator import index
 from types import FunctionType
 from typing import Any
@@ -22,6 +24,7 @@ import triton.language as tl
 from numpy.typing import NDArray
 from triton._C.libtriton import ir
 from triton.runtime import interpreter
+from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import InterpreterBuilder, ReduceOps, ScanOps, TensorHandle
 
 from kernelmark.evaluators.chips import _libdevice
@@ -48,6 +51,7 @@ def install() -> None:
     np.seterr(all="ignore")  # a GPU does not warn of overflow
     warnings.filterwarnings("ignore", category=RuntimeWarning)
     _patch_language_once()
+    _patch_boolean_operators()
     _patch_builder()
     _patch_reductions()
     _patch_libdevice()
@@ -136,14 +140,7 @@ def _patch_language_once() -> None:
     interpreter._patch_lang(FunctionType(probe.__code__, names))
     kept = _KeptScope()
     interpreter._patch_lang = lambda fn: kept
-    plain = tl.tensor.__bool__
-
-    def truth(self: Any) -> bool:
-        if _vectorising and self.handle.data.size != 1:
-            raise _NeedsScalars
-        return bool(plain(self))
-
-    tl.tensor.__bool__ = truth
+    tl.tensor.__bool__ = _truth
     tl.tensor.__index__ = lambda self: int(self.handle.data.item())
     interpreter._implicit_cvt = _converting_arguments(interpreter._implicit_cvt)
     executor = interpreter.GridExecutor
@@ -169,6 +166,17 @@ def _double(value: Any, wanted: bool) -> Any:
     return np.float64(value) if wanted and isinstance(value, float | int) else value
 
 
+class NoTruth(TypeError):
+    """A block was asked whether it is true: an error of the compiler too."""
+
+
+def _truth(tensor: Any) -> bool:
+    data = tensor.handle.data
+    if data.size != 1:
+        raise NoTruth("a block has no single truth value; use tl.where, or & and |")
+    return bool(data.item())
+
+
 def _converting_arguments(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Scalars typed as the compiler types them: bool is int1, float is float32 (not Python's)."""
 
@@ -184,6 +192,75 @@ def _converting_arguments(plain: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return convert
 
 
+# Boolean operators: Python's ask a block for its truth, Triton's work on blocks
+
+
+class _Rewriter(interpreter.ASTTransformer):  # type: ignore[misc]
+    """Turns ``a and b`` into ``_both(lambda: a, lambda: b)``, and so on."""
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        node.value = self.visit(node.value)
+        rewritten: ast.AST = super().visit_Assign(node)
+        return rewritten
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        name = "_both" if isinstance(node.op, ast.And) else "_either"
+        none = ast.arguments([], [], None, [], [], None, [])
+        return _call_of(name, [ast.Lambda(none, value) for value in node.values])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return _call_of("_negation", [node.operand]) if isinstance(node.op, ast.Not) else node
+
+
+def _call_of(name: str, arguments: list[Any]) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), arguments, [])
+
+
+def _is_block(value: Any) -> bool:
+    return isinstance(value, tl.tensor) and value.handle.data.size != 1
+
+
+def _both(*operands: Callable[[], Any]) -> Any:
+    value = operands[0]()
+    for operand in operands[1:]:
+        if _is_block(value):
+            value = interpreter.interpreter_semantic.logical_and(value, _tensor(operand()))
+        elif not value:
+            return value
+        else:
+            value = operand()
+    return value
+
+
+def _either(*operands: Callable[[], Any]) -> Any:
+    value = operands[0]()
+    for operand in operands[1:]:
+        if _is_block(value):
+            value = interpreter.interpreter_semantic.logical_or(value, _tensor(operand()))
+        elif value:
+            return value
+        else:
+            value = operand()
+    return value
+
+
+def _negation(value: Any) -> Any:
+    return interpreter.interpreter_semantic.not_(value) if _is_block(value) else not value
+
+
+def _tensor(value: Any) -> Any:
+    return interpreter.interpreter_semantic.to_tensor(value)
+
+
+def _patch_boolean_operators() -> None:
+    """The rewriter gives each kernel the names of the interpreter's module."""
+    for function in (_both, _either, _negation):
+        setattr(interpreter, function.__name__, function)
+    interpreter.FunctionRewriter.ast_transformer = _Rewriter()
+
+
 # Arithmetic
 
 
@@ -196,11 +273,17 @@ def _patch_builder() -> None:
     builder.create_atomic_rmw = _adding(builder.create_atomic_rmw)
     builder.create_dot = _dot
     builder.create_fma = _fma
+    builder.create_umulhi = _umulhi
     builder.create_erf = _erf
     builder.create_clampf = _clamp
     builder.create_extern_elementwise = _extern
     builder.create_maxnumf = lambda self, a, b: self.binary_op(a, b, np.fmax)
     builder.create_minnumf = lambda self, a, b: self.binary_op(a, b, np.fmin)
+    # The back ends allow these too; every precision is the full one here.
+    interpreter.interpreter_builder.options = replace(
+        interpreter.interpreter_builder.options,
+        allowed_dot_input_precisions=("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"),
+    )
     builder.get_bf16 = lambda self, value: _handle(np.array([value], np.float32), tl.bfloat16)
 
 
@@ -284,6 +367,13 @@ def _fma(self: Any, x: TensorHandle, y: TensorHandle, z: TensorHandle) -> Tensor
     return _handle(exact[0] * exact[1] + exact[2], z.dtype)
 
 
+def _umulhi(self: Any, x: TensorHandle, y: TensorHandle) -> TensorHandle:
+    """The upper half of the product of the operands as unsigned integers."""
+    unsigned = np.dtype(f"u{x.data.itemsize}")
+    high = _libdevice.symbol("__nv_umulhi", [x.data.view(unsigned), y.data.view(unsigned)])
+    return TensorHandle(high.view(x.data.dtype), x.dtype.scalar)
+
+
 def _erf(self: Any, arg: TensorHandle) -> TensorHandle:
     return TensorHandle(_libdevice.call("erf", arg.data).astype(arg.data.dtype), arg.dtype.scalar)
 
@@ -296,12 +386,6 @@ def _clamp(self: Any, x: Any, low: Any, high: Any, propagate: Any) -> TensorHand
 
 # Reductions and scans with a custom function: whole arrays at a time, in order
 
-_vectorising: list[bool] = []
-
-
-class _NeedsScalars(Exception):
-    """The combining function branches on a value, so it must be called element by element."""
-
 
 def _patch_reductions() -> None:
     ReduceOps.generic_reduce = _or_plain(_tree_reduce, ReduceOps.generic_reduce)
@@ -311,14 +395,17 @@ def _patch_reductions() -> None:
 
 
 def _or_plain(fast: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`plain`, element by element, only where the function branches on a value."""
+
     def run(self: Any, operands: tuple[Any, ...]) -> Any:
-        _vectorising.append(True)
         try:
             return fast(self, operands)
-        except _NeedsScalars:
-            pass
-        finally:
-            _vectorising.pop()
+        except (NoTruth, InterpreterError) as error:
+            cause: BaseException | None = error
+            while isinstance(cause, InterpreterError):  # wrapped once by each device function
+                cause = cause.__cause__
+            if not isinstance(cause, NoTruth):
+                raise
         return plain(self, operands)
 
     return run
@@ -343,11 +430,11 @@ def _combine(self: Any, operands: tuple[Any, ...], first: Any, second: Any) -> l
         return [self.to_tensor(a, t.dtype) for a, t in zip(arrays, operands, strict=True)]
 
     shape = first[0].shape
-    result = self.combine_fn.fn(*tensors(first), *tensors(second))
+    result = self.combine_fn.rewrite()(*tensors(first), *tensors(second))
     result = result if isinstance(result, tuple) else (result,)
     arrays = []
     for value, operand in zip(result, operands, strict=True):
-        tensor = interpreter.interpreter_semantic.to_tensor(value)
+        tensor = _tensor(value)
         if tensor.dtype.scalar != operand.dtype.scalar:
             tensor = interpreter.interpreter_semantic.cast(tensor, operand.dtype.scalar)
         arrays.append(np.broadcast_to(tensor.handle.data, shape))

@@ -51,7 +51,7 @@ def portability(
     cache: Path | None = None,
     processes: int = 2,
     limit_s: float = 30.0,
-    at_most: int = 4,
+    at_most: int = 3,
 ) -> list[Portability]:
     """One row for each of `targets` (default: all compile targets), in their order.
 
@@ -75,7 +75,7 @@ class Compiler:
         cache: Path | None = None,
         processes: int = 2,
         limit_s: float = 30.0,
-        at_most: int = 4,
+        at_most: int = 3,
     ) -> None:
         self.cache = cache
         self.processes = processes

@@ -341,6 +341,150 @@ def check_math() -> None:
     assert torch.allclose(o, torch.nn.functional.gelu(x) * x.sigmoid(), atol=1e-6)
 
 
+@triton.jit
+def _shapes(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    low, high = tl.split(tl.reshape(v, (N // 2, 2)))
+    tl.store(o + i, tl.interleave(high, low))
+    tl.store(o + N + i, tl.flip(v, 0))
+    tl.store(o + 2 * N + i, tl.gather(v, N - 1 - i, 0))
+    tl.store(o + 3 * N + i, tl.ravel(tl.trans(tl.reshape(v, (4, N // 4)))))
+    tl.store(o + 4 * N + i, tl.cumprod(tl.where(i % 2 == 0, 1.5, 0.5), 0))
+    tl.store(o + 5 * N + i, tl.fma(v, v, v))
+
+
+def check_shapes() -> None:
+    n = 32
+    x, o = torch.randn(n), torch.empty(6, n)
+    _shapes[(1,)](x, o, n)
+    assert torch.equal(o[0], x.view(-1, 2).flip(1).flatten())
+    assert torch.equal(o[1], x.flip(0))
+    assert torch.equal(o[2], x.flip(0))
+    assert torch.equal(o[3], x.view(4, -1).T.flatten())
+    assert torch.allclose(o[4], torch.tensor([1.5, 0.5] * (n // 2)).cumprod(0))
+    assert torch.allclose(o[5], x * x + x)
+
+
+@triton.jit
+def _integers(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    tl.store(o + i, v // 3)
+    tl.store(o + N + i, v % 3)
+    tl.store(o + 2 * N + i, v >> 1)
+    tl.store(o + 3 * N + i, tl.histogram(tl.abs(v) % 8, 8)[None, :].broadcast_to(4, 8).reshape(N))
+    tl.store(o + 4 * N + i, tl.umulhi(v, v))
+    tl.store(o + 5 * N + i, i * 0 + tl.xor_sum(v, 0))
+
+
+def check_integers() -> None:
+    x = torch.randint(-1000, 1000, (32,), dtype=torch.int32)
+    o = torch.empty(6, 32, dtype=torch.int32)
+    _integers[(1,)](x, o, 32)
+    assert torch.equal(o[0], torch.div(x, 3, rounding_mode="trunc"))
+    assert torch.equal(o[1], torch.fmod(x, 3))
+    assert torch.equal(o[2], x >> 1)
+    assert torch.equal(o[3, :8].long(), torch.bincount(x.abs() % 8, minlength=8))
+    unsigned = [(v & 0xFFFFFFFF) ** 2 >> 32 for v in x.tolist()]
+    assert [v & 0xFFFFFFFF for v in o[4].tolist()] == unsigned
+    total = 0
+    for v in x.tolist():
+        total ^= v
+    assert o[5].tolist() == [total] * 32
+
+
+@triton.jit
+def _extremes(x, o, where, ROWS: tl.constexpr, N: tl.constexpr):
+    r = tl.arange(0, ROWS)
+    v = tl.load(x + r[:, None] * N + tl.arange(0, N)[None, :])
+    m, at = tl.max(v, 1, return_indices=True, return_indices_tie_break_left=True)
+    tl.store(o + r, m)
+    tl.store(where + r, at)
+    m, at = tl.min(v, 1, return_indices=True, return_indices_tie_break_left=False)
+    tl.store(o + ROWS + r, m)
+    tl.store(where + ROWS + r, at)
+
+
+def check_extremes_with_indices() -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.int32):
+        x = (torch.randn(4, 64) * 100).to(dtype)
+        o, where = torch.empty(2, 4, dtype=dtype), torch.empty(2, 4, dtype=torch.int32)
+        _extremes[(1,)](x, o, where, 4, 64)
+        assert torch.equal(o[0], x.max(1).values), dtype
+        assert torch.equal(o[1], x.min(1).values), dtype
+        assert torch.equal(x.gather(1, where.long().T), o.T), dtype
+
+
+@triton.jit
+def _logic(x, o, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i)
+    tl.store(o + i, v, mask=i < n and v > 0)
+    keep = (i < n and v > 0) or (i >= n and not (v > 0))
+    tl.store(o + N + i, v, mask=keep)
+    if n > 3 and N > 3:
+        tl.store(o + 2 * N + i, v)
+
+
+def check_boolean_operators_on_blocks() -> None:
+    x, o = torch.randn(16), torch.zeros(3, 16)
+    _logic[(1,)](x, o, 9, 16)
+    early, positive = torch.arange(16) < 9, x > 0
+    assert torch.equal(o[0], x.where(early & positive, 0))
+    assert torch.equal(o[1], x.where(early == positive, 0))
+    assert torch.equal(o[2], x)
+
+
+@triton.jit
+def _truth_of_a_block(x, o, N: tl.constexpr):
+    i = tl.arange(0, N)
+    if tl.load(x + i) > 0:
+        tl.store(o + i, 1.0)
+
+
+def check_a_block_has_no_truth_value() -> None:
+    message = ""
+    try:
+        _truth_of_a_block[(1,)](torch.randn(16), torch.zeros(16), 16)
+    except Exception as error:
+        message = str(error)
+    assert "no single truth value" in message
+
+
+@triton.jit
+def _random(o, seed, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(o + i, tl.rand(seed, i))
+    tl.store(o + N + i, tl.randn(seed, i))
+
+
+def check_random_numbers() -> None:
+    o = torch.empty(2, 1024)
+    _random[(1,)](o, 42, 1024)
+    assert 0 <= o[0].min() < 0.02
+    assert 0.98 < o[0].max() < 1
+    assert abs(o[1].mean()) < 0.1
+    assert 0.9 < o[1].std() < 1.1
+
+
+@triton.jit
+def _block_pointers(x, o, n, W: tl.constexpr):
+    source = tl.make_block_ptr(x, (n,), (1,), (0,), (W,), (0,))
+    target = tl.make_block_ptr(o, (n,), (1,), (0,), (W,), (0,))
+    for _ in range(0, n, W):
+        block = tl.load(source, boundary_check=(0,), padding_option="zero")
+        tl.store(target, block * 2, boundary_check=(0,))
+        source, target = tl.advance(source, (W,)), tl.advance(target, (W,))
+
+
+def check_block_pointers() -> None:
+    x, o = torch.randn(50), torch.full((64,), 7.0)
+    _block_pointers[(1,)](x, o, 50, 16)
+    assert torch.equal(o[:50], x * 2)
+    assert (o[50:] == 7).all()
+
+
 def check_device_questions_are_answered() -> None:
     device = triton.runtime.driver.active.get_current_device()
     found = triton.runtime.driver.active.utils.get_device_properties(device)
