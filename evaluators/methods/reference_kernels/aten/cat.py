@@ -18,12 +18,12 @@ _OUTER = 4  # outer dimensions that the kernel takes
 
 @triton.jit
 def _row_offset(row, n1, n2, n3, s0, s1, s2, s3):
-    """Offset of a row whose number counts four dimensions, the last fastest."""
-    offset = (row % n3) * s3
+    """Offset of a row whose number (below 2**31) counts four dimensions, the last fastest."""
+    offset = (row % n3).to(tl.int64) * s3
     row = row // n3
-    offset += (row % n2) * s2
+    offset += (row % n2).to(tl.int64) * s2
     row = row // n2
-    return offset + (row % n1) * s1 + (row // n1) * s0
+    return offset + (row % n1).to(tl.int64) * s1 + (row // n1).to(tl.int64) * s0
 
 
 @triton.jit
@@ -32,7 +32,7 @@ def _copy(
     out_0, out_1, out_2, out_3, out_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     tiles = tl.cdiv(width, COLUMNS)
-    row = (tl.program_id(0) // tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    row = (tl.program_id(0) // tiles) * ROWS + tl.arange(0, ROWS)
     column = ((tl.program_id(0) % tiles) * COLUMNS + tl.arange(0, COLUMNS)).to(tl.int64)[None, :]
     inside = (row < rows)[:, None] & (column < width)
     source = _row_offset(row, n1, n2, n3, x_0, x_1, x_2, x_3)[:, None] + column * x_column

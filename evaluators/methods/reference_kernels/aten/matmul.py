@@ -2,10 +2,11 @@
 
 Vectors become matrices of one row or column, and leading dimensions are broadcast by strides of 0.
 Up to two batch dimensions are taken as they are, so interleaved heads need no copy; where a plain
-matrix meets a batch, the rows of the whole batch form one tall matrix. Each program owns one
-BLOCK_M by BLOCK_N tile of one matrix, with float32 sums rounded once. Programs are numbered in
-groups of GROUP tile rows, so that those running together share tiles of both operands in cache.
-float32 asks for `input_precision="ieee"`, which keeps it out of TF32.
+matrix meets a batch, the rows of the whole batch form one tall matrix. A single vector has kernels
+of its own: they read the matrix once, in wide rows, with K split over programs. Else each program
+owns one BLOCK_M by BLOCK_N tile of one matrix, with float32 sums rounded once. Programs are
+numbered in groups of GROUP tile rows, so that those running together share tiles of both operands
+in cache. float32 asks for `input_precision="ieee"`, which keeps it out of TF32.
 """
 
 import torch
@@ -48,6 +49,33 @@ def _matmul(
         b += BLOCK_K * b_k
     out += outer * out_outer + batch * out_inner + i[:, None] * out_m + j[None, :] * out_n
     tl.store(out, total, mask=(i < m)[:, None] & (j < n)[None, :])
+
+
+@triton.jit
+def _vector(
+    x, v, parts, rows, k, splits, x_row, x_k, v_k, ROWS: tl.constexpr, K: tl.constexpr
+):  # fmt: skip
+    """parts[split, row]: the sum of x[row, k] v[k] over the tiles of one split, in float32."""
+    split = tl.program_id(0) % splits
+    row = ((tl.program_id(0) // splits) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    share = tl.cdiv(tl.cdiv(k, K), splits)
+    total = tl.zeros([ROWS, K], tl.float32)
+    for t in range(split * share, split * share + share):
+        p = (t * K + tl.arange(0, K)).to(tl.int64)[None, :]
+        left = tl.load(x + row * x_row + p * x_k, mask=(row < rows) & (p < k), other=0.0)
+        right = tl.load(v + p * v_k, mask=p < k, other=0.0)
+        total += left.to(tl.float32) * right.to(tl.float32)
+    result = tl.sum(total, axis=1)[:, None]
+    tl.store(parts + split.to(tl.int64) * rows + row, result, mask=row < rows)
+
+
+@triton.jit
+def _add_splits(parts, out, rows, splits, out_row, ROWS: tl.constexpr, SPLITS: tl.constexpr):
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    split = tl.arange(0, SPLITS).to(tl.int64)[None, :]
+    inside = (row < rows) & (split < splits)
+    part = tl.load(parts + split * rows + row, mask=inside, other=0.0)
+    tl.store(out + row * out_row, tl.sum(part, axis=1)[:, None], mask=row < rows)
 
 
 def _config(m: int, n: int, k: int, warps: int, stages: int) -> triton.Config:
@@ -103,6 +131,12 @@ def _four(x: torch.Tensor) -> torch.Tensor:
 def _launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
     outer, inner, m, n = out.shape
     k = a.shape[3]
+    if outer * inner == 1 and min(m, n) == 1 and k > 64:
+        if n == 1:
+            _launch_vector(a[0, 0], b[0, 0, :, 0], out[0, 0, :, 0])
+        else:
+            _launch_vector(b[0, 0].t(), a[0, 0, 0], out[0, 0, 0])
+        return
 
     def grid(meta):
         return (outer * inner * triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
@@ -110,3 +144,26 @@ def _launch(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
     ieee = out.dtype == torch.float32
     kernel = _matmul_single if ieee else _matmul_half
     kernel[grid](a, b, out, m, n, k, inner, *a.stride(), *b.stride(), *out.stride(), IEEE=ieee)
+
+
+def _launch_vector(x: torch.Tensor, v: torch.Tensor, out: torch.Tensor) -> None:
+    """out = x v for a matrix `x` of any layout, bound by reading it once."""
+    rows, k = x.shape
+    if x.stride(1) <= x.stride(0) or rows == 1:
+        tile_k = min(triton.next_power_of_2(k), 1024)
+        tile_rows = min(triton.next_power_of_2(rows), 4096 // tile_k)
+    else:
+        tile_rows = min(triton.next_power_of_2(rows), 128)
+        tile_k = min(triton.next_power_of_2(k), 4096 // tile_rows)
+    programs, tiles = triton.cdiv(rows, tile_rows), triton.cdiv(k, tile_k)
+    splits = max(1, min(1024 // programs, tiles // 4))
+    parts = torch.empty((splits, rows), dtype=torch.float32, device=x.device)
+    _vector[(programs * splits,)](
+        x, v, parts, rows, k, splits, *x.stride(), v.stride(0), ROWS=tile_rows, K=tile_k,
+        num_warps=8,
+    )  # fmt: skip
+    width = triton.next_power_of_2(splits)
+    lanes = min(triton.next_power_of_2(rows), max(1, 2048 // width))
+    _add_splits[(triton.cdiv(rows, lanes),)](
+        parts, out, rows, splits, out.stride(0), ROWS=lanes, SPLITS=width, num_warps=4
+    )
