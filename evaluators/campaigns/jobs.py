@@ -4,8 +4,9 @@ The other machine needs the device layer alone::
 
     python -m kernelmark.evaluators.grading JOB OUT
 
-JOB holds ``candidates/`` and ``job.json`` (`Job`: chip, tier, and for each candidate a `JobItem` with
-the path of its source). OUT holds ``verdicts/``, one file a candidate, named as in a run folder.
+JOB holds ``candidates/`` and ``job.json`` (`Job`: chip, tier, and for each candidate a `JobItem`
+with the path of its source). OUT holds ``verdicts/``, one file a candidate, named as in a run
+folder.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import ClassVar
 
 from kernelmark.evaluators.campaigns.records import MethodKind, Selection
@@ -43,7 +44,12 @@ class TorchEager:
     def propose(self, task: Task, workspace: Workspace) -> Iterator[Proposal]:
         """A few lines that call the baseline."""
         operator = task.operator
-        source = _SOURCE.format(id=operator.id, baseline=operator.baseline_name, name=operator.name)
+        source = _SOURCE.format(
+            version=version("kernelmark"),
+            id=operator.id,
+            baseline=operator.baseline_name,
+            name=operator.name,
+        )
         yield Proposal(Candidate(operator.id, source, self.language))
 
 

@@ -23,8 +23,8 @@ def fenced(text: str, info: str = "python", mark: str = "```") -> str:
         fenced(GOOD, mark="~~~"),
         fenced(GOOD, mark="````"),
         f"Here it is:\n\n{fenced(GOOD)}\nIt is fast.",
-        f"First look at this:\n{fenced('x = 1\n', '')}\nand now\n{fenced(GOOD)}",
-        f"{fenced(GOOD)}Run it with\n{fenced('pip install triton\n', 'bash')}",
+        "First look at this:\n" + fenced("x = 1\n", "") + "\nand now\n" + fenced(GOOD),
+        fenced(GOOD) + "Run it with\n" + fenced("pip install triton\n", "bash"),
         fenced(GOOD).replace("\n", "\r\n"),
         fenced(GOOD) + fenced(GOOD),  # the same twice is no choice
     ],

@@ -1,0 +1,127 @@
+"""A model run end to end: litellm, the gateway, a real server; counted to the token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import chat_upstream
+import pytest
+
+from kernelmark.benchmark.errors import UserError
+from kernelmark.benchmark.suites import get_suite
+from kernelmark.evaluators.campaigns.campaign import Campaign, Tools
+from kernelmark.evaluators.campaigns.folder import RunFolder
+from kernelmark.evaluators.campaigns.plan import make_tasks, plan_run
+from kernelmark.evaluators.campaigns.records import Attempt
+from kernelmark.evaluators.chips.registry import get_chip
+from kernelmark.evaluators.languages.registry import get_language
+from kernelmark.evaluators.metering.ledger import LedgerRow, read_ledger
+from kernelmark.evaluators.metering.model import metered_model
+from kernelmark.evaluators.methods.registry import make_method
+
+SOURCE = "def softmax(self, dim, dtype=None):\n    return self\n"
+
+
+@pytest.fixture
+def upstream() -> Iterator[chat_upstream.Upstream]:
+    with chat_upstream.serving() as upstream:
+        upstream.reply = f"Here:\n```python\n{SOURCE}```\n"
+        yield upstream
+
+
+def run_one_shot(
+    root: Path, model: str, url: str, *, key: str = chat_upstream.KEY, budget: int | None = None
+) -> tuple[RunFolder, Attempt, list[LedgerRow]]:
+    """Produces (without grading) softmax with `model`; the one attempt and the ledger."""
+    method, suite, chip = make_method("one-shot", {}), get_suite("aten::softmax"), "interpreter"
+    if (root / "run.json").exists():
+        folder = RunFolder.open(root)
+    else:
+        run = plan_run(
+            "one-shot", method, model, suite, suite.operators, get_chip(chip), tier="small"
+        )
+        folder = RunFolder.create(root, run)
+    tasks = make_tasks(suite.operators, get_chip(chip), get_language("triton"))
+    with metered_model(
+        run=folder.run.id,
+        model=model,
+        ledger_path=folder.ledger_path,
+        base_url=url,
+        key=key,
+        key_name="SOME_KEY",
+        budget_tokens=budget,
+    ) as access:
+        Campaign(folder, method, tasks, Tools(None, model=access)).run()
+    (attempt,) = folder.attempts()
+    return folder, attempt, read_ledger(folder.ledger_path)
+
+
+def test_a_candidate_and_its_tokens(tmp_path: Path, upstream: chat_upstream.Upstream) -> None:
+    folder, attempt, (row,) = run_one_shot(tmp_path / "run", "cached", upstream.url)
+    assert folder.candidate(attempt).source == SOURCE
+    assert (row.operator, row.attempt, row.run) == ("aten::softmax", 1, folder.run.id)
+    assert row.usage.total == upstream.billed_tokens == 150
+    (request,) = upstream.requests
+    assert request["model"] == "cached"
+    assert request["temperature"] == 0.0
+    assert "aten::softmax" in request["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("model", "failure"),
+    [
+        ("status-400", "method_error"),
+        ("status-404", "method_error"),
+        ("status-429", "infrastructure_error"),
+        ("status-500", "infrastructure_error"),
+        ("status-503", "infrastructure_error"),
+        ("cut-short", None),
+    ],
+)
+def test_what_goes_wrong_has_a_status(
+    tmp_path: Path, upstream: chat_upstream.Upstream, model: str, failure: str | None
+) -> None:
+    _, attempt, rows = run_one_shot(tmp_path / "run", model, upstream.url)
+    assert attempt.failure == failure
+    assert len(rows) == len(upstream.requests) == 1  # nothing was tried again behind our back
+
+
+def test_a_refused_key(tmp_path: Path, upstream: chat_upstream.Upstream) -> None:
+    _, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", upstream.url, key="wrong")
+    assert attempt.failure == "method_error"
+    assert "bad key" in attempt.note
+    assert row.http_status == 401
+
+
+def test_no_upstream(tmp_path: Path) -> None:
+    _, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", "http://127.0.0.1:9/v1")
+    assert attempt.failure == "infrastructure_error"
+    assert row.usage_source == "missing"
+
+
+def test_resuming_asks_again_where_the_provider_failed(
+    tmp_path: Path, upstream: chat_upstream.Upstream
+) -> None:
+    root = tmp_path / "run"
+    run_one_shot(root, "plain", "http://127.0.0.1:9/v1")
+    _, attempt, rows = run_one_shot(root, "plain", upstream.url)
+    assert attempt.failure is None
+    assert [row.outcome for row in rows] == ["error", "ok"]
+    run_one_shot(root, "plain", upstream.url)
+    assert len(upstream.requests) == 1
+
+
+def test_a_budget_that_does_not_cover_the_request(
+    tmp_path: Path, upstream: chat_upstream.Upstream
+) -> None:
+    _, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", upstream.url, budget=100)
+    assert attempt.failure == "budget_exhausted"
+    assert "budget of 100 tokens" in attempt.note
+    assert row.outcome == "budget_denied"
+    assert upstream.requests == []
+
+
+def test_a_missing_key_is_told_before_anything_is_asked(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="SOME_KEY is not set"):
+        run_one_shot(tmp_path / "run", "plain", "https://example.com/v1", key="")
