@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -171,6 +172,9 @@ class NoTruth(TypeError):
 
 
 def _truth(tensor: Any) -> bool:
+    # Triton's own code asks whether an argument was given (`other.handle if other else None`).
+    if sys._getframe(1).f_globals.get("__name__", "").startswith("triton.language."):
+        return True
     data = tensor.handle.data
     if data.size != 1:
         raise NoTruth("a block has no single truth value; use tl.where, or & and |")
