@@ -1,10 +1,10 @@
 """Gradient of nearest-neighbour resizing: each input pixel sums the rectangle that came from it.
 
 Turned round from scattering with atomics: enlarged row Y came from input row floor(Y s), so an
-input row y owns the rows from ceil(y / s) up to ceil((y + 1) / s); columns likewise. The host lays
-down these bounds by exact integers where no scale is given. A program owns a run of input pixels
-and walks the largest rectangle in steps, masking what its own pixels do not own; sums are made in
-float32 and written once. Reads of neighbouring pixels adjoin, so all of a sector is used.
+input row y owns the rows from ceil(y / s) up to ceil((y + 1) / s); columns likewise. Bounds are
+exact integers where no scale is given. A program owns a run of input pixels and walks the largest
+rectangle in steps, masking what its own pixels do not own; sums are made in float32 and written
+once. Reads of neighbouring pixels adjoin, so all of a sector is used.
 """
 
 import math
@@ -17,18 +17,23 @@ _BLOCK = 512
 
 
 @triton.jit
-def _owned(place, size, into, numerator, denominator):
-    """First and past-the-end enlarged place of input `place`: ceil of place / s, s a quotient."""
-    first = (place * denominator + numerator - 1) // numerator
-    end = ((place + 1) * denominator + numerator - 1) // numerator
+def _owned(place, size, into, scale, GIVEN: tl.constexpr):
+    """First and past-the-end enlarged place of input `place`: ceil of place / s."""
+    if GIVEN:
+        first = tl.ceil(place.to(tl.float32) * scale).to(tl.int32)
+        end = tl.ceil((place + 1).to(tl.float32) * scale).to(tl.int32)
+    else:
+        first = (place * size + into - 1) // into
+        end = ((place + 1) * size + into - 1) // into
     return tl.minimum(first, size), tl.where(place == into - 1, size, tl.minimum(end, size))
 
 
 @triton.jit
 def _sum_rectangles(
     grad, out, numel, channels, height, width, out_height, out_width,
-    numerator_h, denominator_h, numerator_w, denominator_w, reach_h, reach_w,
-    grad_n, grad_c, grad_h, grad_w, out_n, out_c, out_h, out_w, BLOCK: tl.constexpr,
+    scale_h, scale_w, reach_h, reach_w,
+    grad_n, grad_c, grad_h, grad_w, out_n, out_c, out_h, out_w,
+    GIVEN_H: tl.constexpr, GIVEN_W: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """`height`, `width`: of the input; `out_height`, `out_width`: of the enlarged image."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -36,8 +41,8 @@ def _sum_rectangles(
     y = place // width % height
     c = (place // width // height % channels).to(tl.int64)
     n = (place // width // height // channels).to(tl.int64)
-    top, bottom = _owned(y, out_height, height, numerator_h, denominator_h)
-    left, right = _owned(x, out_width, width, numerator_w, denominator_w)
+    top, bottom = _owned(y, out_height, height, scale_h, GIVEN_H)
+    left, right = _owned(x, out_width, width, scale_w, GIVEN_W)
     base = grad + n * grad_n + c * grad_c
     total = tl.zeros([BLOCK], tl.float32)
     for dy in range(reach_h):
@@ -65,29 +70,18 @@ def upsample_nearest2d_backward(
     if out.numel() == 0:
         return out
     _, channels, height, width = input_size
-    rows = _quotient(height, output_size[0], scales_h)
-    columns = _quotient(width, output_size[1], scales_w)
     _sum_rectangles[(triton.cdiv(out.numel(), _BLOCK),)](
-        grad_output, out, out.numel(), channels, height, width, *output_size, *rows, *columns,
-        _reach(height, output_size[0], rows), _reach(width, output_size[1], columns),
-        *grad_output.stride(), *out.stride(), BLOCK=_BLOCK, num_warps=4,
+        grad_output, out, out.numel(), channels, height, width, *output_size,
+        scales_h or 0.0, scales_w or 0.0,
+        _reach(height, output_size[0], scales_h), _reach(width, output_size[1], scales_w),
+        *grad_output.stride(), *out.stride(),
+        GIVEN_H=scales_h is not None, GIVEN_W=scales_w is not None, BLOCK=_BLOCK, num_warps=4,
     )  # fmt: skip
     return out
 
 
-def _quotient(into: int, size: int, scale: float | None) -> tuple[int, int]:
-    """s = numerator / denominator: places of the input for one of the enlarged image."""
-    if scale is None:
-        return into, size
-    numerator, denominator = (1.0 / scale).as_integer_ratio()
-    while max(numerator, denominator) >= 1 << 14:  # keep products within 31 bits
-        numerator, denominator = math.ceil(numerator / 2), math.ceil(denominator / 2)
-    return numerator, denominator
-
-
-def _reach(into: int, size: int, quotient: tuple[int, int]) -> int:
+def _reach(into: int, size: int, scale: float | None) -> int:
     """The most enlarged places that one input place owns (the last one takes the rest)."""
-    numerator, denominator = quotient
-    inner = -(-denominator // numerator)
-    last = size - -(-(into - 1) * denominator // numerator)
-    return max(inner, last, 0)
+    scale = scale or size / into
+    last = size - math.ceil((into - 1) * scale)
+    return max(math.ceil(scale), last + 1)
