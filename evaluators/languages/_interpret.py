@@ -58,6 +58,7 @@ from kernelmark.evaluators.languages._values import (
 from kernelmark.operators.records import Operator, Parameter, parse_signature
 
 Env = dict[str, Values]
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 MAX_STEPS = 600_000
 MAX_ROUNDS = 30
@@ -122,14 +123,17 @@ class Interpreter:
         self.launched = False
         self.importing = True
         globals_ = (n for s in ast.walk(tree) if isinstance(s, ast.Global) for n in s.names)
-        self.module = Frame(tree, None, True, _assigned(tree.body) | frozenset(globals_))
+        self.module = Frame(tree, None, True, assigned(tree.body) | frozenset(globals_))
         self._frames: dict[Any, Frame] = {}
         self._sites: dict[Any, Site] = {}
         self._contexts: dict[int, set[Any]] = {}
         #: functions that Triton calls at a launch, by the kernel's node (0: any kernel's)
         self._hooks: dict[int, dict[tuple[str, Value], None]] = {0: {}}
+        self._tuned: set[int] = set()
+        self._escapes: dict[int, frozenset[str]] = {}
         self._supplied: set[str] = set()  #: parameters that configurations and heuristics give
         self._done: set[int] = set()
+        self._late: dict[Finding, None] = {}  #: findings that hold only if a round ends with them
         self._changed = False
         self._steps = 0
         name = operator.name if operator else ""
@@ -146,11 +150,14 @@ class Interpreter:
             for _ in range(MAX_ROUNDS):
                 self._changed = False
                 self._done.clear()
+                self._late.clear()
                 self.importing = True
+                self._check_names(self.module)
                 self._block(self.tree.body, {}, self.module)
                 self.importing = False
                 self._call_entry()
                 if not self._changed:
+                    self.findings.update(self._late)
                     return
         except (TooIntricate, RecursionError):
             pass
@@ -160,6 +167,11 @@ class Interpreter:
         """Records a finding at the node's line; answers BOTTOM, so that one cause is told once."""
         self.findings[Finding(getattr(node, "lineno", 1), reason)] = None
         return BOTTOM
+
+    def _check_names(self, frame: Frame) -> None:
+        """Modules and classes fall back to builtins where a name is not, or no longer, bound."""
+        for name in sorted(frame.names & policy.FORBIDDEN_NAMES):
+            self.refuse(frame.node, f"`{name}` is a builtin that may not be used: rename it")
 
     def _call_entry(self) -> None:
         target = self.module.cells.get(self.entry, BOTTOM)
@@ -218,11 +230,15 @@ class Interpreter:
 
     # -- memory ------------------------------------------------------------------------------
 
-    def _site(self, node: ast.AST, *key: Any) -> Site:
+    def _site(self, node: ast.AST, *key: Any, mapping: bool = False) -> Site:
         key = (id(node), self.importing, *key)
         if key not in self._sites:
-            self._sites[key] = Site(node, self.importing)
+            self._sites[key] = Site(node, self.importing, [PLAIN] if mapping else None)
         return self._sites[key]
+
+    def _grow_keys(self, site: Site, keys: Values) -> None:
+        if site.keys is not None:
+            self._into(site.keys, frozenset(v for v in keys if not isinstance(v, Plain)))
 
     def _grow(self, site: Site, values: Values, key: Any = None) -> None:
         """Adds what `site` may hold: under a known key, or anywhere."""
@@ -362,7 +378,12 @@ class Interpreter:
             self._set_attribute(target, values, env, frame)
 
     def _bind(self, name: str, values: Values, env: Env, frame: Frame, node: ast.AST) -> None:
-        if name.startswith("__") and name not in ("__all__", "__version__", "__author__"):
+        if name.startswith("__") and name not in (
+            "__all__",
+            "__version__",
+            "__author__",
+            "__slots__",
+        ):
             self.refuse(node, f"`{name}`: special names are not for candidates")
             return
         outer = frame.outer.get(name)
@@ -394,9 +415,8 @@ class Interpreter:
             elif isinstance(owner, Box):
                 key = _constant(target.slice)
                 self._store(owner.site, values, target, key)
-                if not is_plain(index):
-                    self._store(owner.site, index, target)
-                elif owner.site.shared and not self.importing:
+                self._grow_keys(owner.site, index)
+                if owner.site.shared and not self.importing:
                     self._remember(index, target)
             elif isinstance(owner, Plain):
                 if holds_tensor(values):
@@ -411,7 +431,9 @@ class Interpreter:
             elif isinstance(owner, Opaque) and owner.sort == "descriptor":
                 if target.attr != "block_shape":
                     self.refuse(target, f"`.{target.attr}` of a tensor descriptor is fixed")
-            elif not isinstance(owner, Nothing):
+            elif not isinstance(owner, Nothing) and not (
+                isinstance(owner, Plain) and target.attr == "block_shape"
+            ):
                 self.refuse(
                     target,
                     f"assigns the attribute `{target.attr}` of something that is not its own: "
@@ -427,7 +449,8 @@ class Interpreter:
     def _stmt_If(self, node: ast.If, env: Env, frame: Frame) -> Env | None:
         if _is_main_guard(node.test):
             return self._block(node.orelse, env, frame)
-        self.value(node.test, env, frame)
+        if self.value(node.test, env, frame) == one(Path("typing.TYPE_CHECKING")):
+            return self._block(node.orelse, env, frame)
         then = self._block(node.body, self._narrow(node.test, env, frame, True), frame)
         other = self._block(node.orelse, self._narrow(node.test, env, frame, False), frame)
         return _merge(then, other)
@@ -454,7 +477,7 @@ class Interpreter:
         self, body: Callable[[Env], Env | None], env: Env, inside: list[ast.stmt], frame: Frame
     ) -> Env:
         """Runs a body until what it leaves behind is stable; then every way out is covered."""
-        changed = _assigned(inside)
+        changed = assigned(inside)
         for _ in range(8):
             before = dict(env)
             after = body(dict(env))
@@ -479,7 +502,7 @@ class Interpreter:
     def _stmt_Try(self, node: ast.Try, env: Env, frame: Frame) -> Env | None:
         after = self._block(node.body, dict(env), frame)
         thrown = _merge(env, after) or env
-        for name in _assigned(node.body) & frame.cells.keys():
+        for name in assigned(node.body) & frame.cells.keys():
             thrown[name] = join([thrown.get(name, BOTTOM), frame.cells[name]])
         ends = [self._block(node.orelse, after, frame) if after is not None else None]
         for handler in node.handlers:
@@ -647,8 +670,11 @@ class Interpreter:
                     )
         if node.keywords:
             self.refuse(node, "metaclasses and class keywords are not for candidates")
-        inner = self._frame(node, frame, (), _assigned(node.body))
+        inner = self._frame(node, frame, (), assigned(node.body))
+        self._check_names(inner)
         self._block(node.body, {}, inner)
+        if enum and any(map(holds_tensor, inner.cells.values())):
+            self.refuse(node, "an enumeration of tensors: use a list")
         fields = _annotated(node) if tuple_like else None
         for inherited in bases:
             fields = fields or inherited.fields
@@ -707,10 +733,10 @@ class Interpreter:
 
     def _instance_test(self, kinds: Values) -> Callable[[Value], bool | None] | None:
         """For ``isinstance(x, kinds)``: only what is sure of every kind is decided."""
-        wanted = deep(kinds)
+        wanted = [v for v in deep(kinds) if not isinstance(v, Tuple)]
         names = {v.name for v in wanted if isinstance(v, Path)}
-        if not names:
-            return None
+        if not names or len(names) < len(wanted):
+            return None  # a class of the candidate's own may answer as it likes
         numbers = {
             "builtins.int", "builtins.float", "builtins.bool", "builtins.complex", "builtins.str",
         } | {n for n in names if n.startswith("numbers.")}  # fmt: skip
@@ -749,25 +775,40 @@ class Interpreter:
         return self._name(node.id, env, frame, node)
 
     def _name(self, name: str, env: Env, frame: Frame, node: ast.AST) -> Values:
-        if name in env:
+        settled = not isinstance(frame.node, ast.ClassDef) and name not in self._escaping(frame)
+        if name in env and settled:
             return env[name]
         outer = frame.outer.get(name)
         if outer is not None:
             return outer.cells.get(name, BOTTOM)
+        found = env.get(name, BOTTOM)
         scope: Frame | None = frame
         while scope is not None:
-            visible = scope is frame or not isinstance(scope.node, ast.ClassDef)
-            if visible and name in scope.names:
-                found = scope.cells.get(name, BOTTOM)
-                # A module name that is also a builtin may be read before it is assigned.
-                shadows = scope is self.module and name in policy.BUILTINS
-                return found | one(Path(f"builtins.{name}")) if shadows else found
+            if name in scope.names and (scope is frame or not isinstance(scope.node, ast.ClassDef)):
+                found = found | scope.cells.get(name, BOTTOM)
+                if not isinstance(scope.node, ast.ClassDef | ast.Module):
+                    return found
             scope = scope.parent
+        # A class or a module falls back to builtins where it has not bound the name (yet).
         if name in policy.BUILTINS_CONSTANT:
-            return PLAIN
+            return found | PLAIN
         if name in policy.BUILTINS:
-            return one(Path(f"builtins.{name}"))
-        return self.refuse(node, f"`{name}` is neither defined here nor allowed in host code")
+            return found | one(Path(f"builtins.{name}"))
+        if not found and name not in self.module.names:
+            return self.refuse(node, f"`{name}` is neither defined here nor allowed in host code")
+        return found
+
+    def _escaping(self, frame: Frame) -> frozenset[str]:
+        """Names that functions inside may bind anew (`global`, `nonlocal`) at any time."""
+        while isinstance(frame.node, Comprehension) and frame.parent is not None:
+            frame = frame.parent
+        if id(frame.node) not in self._escapes:
+            kind = ast.Global if frame is self.module else ast.Nonlocal
+            found = (
+                n for part in ast.walk(frame.node) if isinstance(part, kind) for n in part.names
+            )
+            self._escapes[id(frame.node)] = frozenset(found)
+        return self._escapes[id(frame.node)]
 
     def _expr_Attribute(self, node: ast.Attribute, env: Env, frame: Frame) -> Values:
         owner = self.value(node.value, env, frame)
@@ -852,17 +893,22 @@ class Interpreter:
 
     def _instance_attribute(self, value: Instance, name: str, node: ast.AST) -> Values:
         found = [value.site.keyed.get(name, BOTTOM)]
-        found.append(self._class_attribute(value.cls, one(value), name, node))
+        found.append(self._members(value.cls, one(value), name, node))
         if value.cls.fields and name in ("_replace", "_asdict", "index", "count"):
             found.append(one(Method(value, name)))
-        return join(found)
+        return join(found) or self._undefined(value.cls, name, node)
+
+    def _undefined(self, cls: Class, name: str, node: ast.AST) -> Values:
+        reason = f"`.{name}` is not defined in class `{cls.node.name}`"
+        self._late[Finding(getattr(node, "lineno", 1), reason)] = None
+        return BOTTOM
 
     def _class_attribute(self, cls: Class, owner: Values, name: str, node: ast.AST) -> Values:
         if cls.enum:
             return PLAIN if name not in cls.frame.cells else self._members(cls, owner, name, node)
         if name == "__name__":
             return PLAIN
-        return self._members(cls, owner, name, node)
+        return self._members(cls, owner, name, node) or self._undefined(cls, name, node)
 
     def _members(self, cls: Class, owner: Values, name: str, node: ast.AST) -> Values:
         found: list[Values] = []
@@ -881,8 +927,8 @@ class Interpreter:
                     found.append(one(bound))
             else:
                 found.append(one(member))
-        if not found:
-            found = [self._members(base, owner, name, node) for base in cls.bases]
+        if not found and cls.bases:
+            return join([self._members(base, owner, name, node) for base in cls.bases])
         return join(found)
 
     def _expr_Subscript(self, node: ast.Subscript, env: Env, frame: Frame) -> Values:
@@ -972,7 +1018,7 @@ class Interpreter:
     _expr_Set = _expr_List
 
     def _expr_Dict(self, node: ast.Dict, env: Env, frame: Frame) -> Values:
-        site = self._site(node)
+        site = self._site(node, mapping=True)
         for key, item in zip(node.keys, node.values, strict=True):
             values = self.value(item, env, frame)
             if key is None:
@@ -980,8 +1026,7 @@ class Interpreter:
                 continue
             named = self.value(key, env, frame)
             self._grow(site, values, _constant(key))
-            if not is_plain(named) and holds_tensor(named):
-                self._grow(site, named)
+            self._grow_keys(site, named)
         return one(Box(site))
 
     def _update(self, site: Site, values: Values, node: ast.AST) -> None:
@@ -990,19 +1035,19 @@ class Interpreter:
                 for key, held in list(value.site.keyed.items()):
                     self._store(site, held, node, key)
                 self._store(site, value.site.rest[0], node)
+                self._grow_keys(site, value.site.keys[0] if value.site.keys else BOTTOM)
             else:
                 self._store(site, self._elements(value, node), node)
 
     def _expr_JoinedStr(self, node: ast.JoinedStr, env: Env, frame: Frame) -> Values:
-        for part in node.values:
-            self.value(part, env, frame)
-        return PLAIN
+        parts = join([self.value(part, env, frame) for part in node.values])
+        return ADDRESS if holds_address(parts) else PLAIN
 
     def _expr_FormattedValue(self, node: ast.FormattedValue, env: Env, frame: Frame) -> Values:
-        self.value(node.value, env, frame)
+        values = self.value(node.value, env, frame)
         if node.format_spec is not None:
             self.value(node.format_spec, env, frame)
-        return PLAIN
+        return ADDRESS if holds_address(values) else PLAIN
 
     def _expr_IfExp(self, node: ast.IfExp, env: Env, frame: Frame) -> Values:
         self.value(node.test, env, frame)
@@ -1019,56 +1064,50 @@ class Interpreter:
 
     def _expr_NamedExpr(self, node: ast.NamedExpr, env: Env, frame: Frame) -> Values:
         values = self.value(node.value, env, frame)
+        env[node.target.id] = values
+        while isinstance(frame.node, Comprehension) and frame.parent is not None:
+            frame = frame.parent
         self._bind(node.target.id, values, env, frame, node)
         return values
 
     def _expr_Lambda(self, node: ast.Lambda, env: Env, frame: Frame) -> Values:
-        for name in set(env) & _free_names(node):  # the lambda sees the names, narrowed or not
-            self._cell(frame, name, env[name])
         return one(self._function(node, env, frame))
 
     def _expr_Starred(self, node: ast.Starred, env: Env, frame: Frame) -> Values:
         return self.elements(self.value(node.value, env, frame), node)
 
-    def _comprehension(self, generators: list[ast.comprehension], env: Env, frame: Frame) -> Env:
+    def _comprehension(self, node: Comprehension, env: Env, frame: Frame) -> tuple[Env, Frame]:
+        """The names and the scope that the element of a comprehension is evaluated in."""
+        targets = [ast.Expr(g.target) for g in node.generators]
+        scope = self._frame(node, frame, "comprehension", assigned(targets))
         env = dict(env)
-        for generator in generators:
+        for generator in node.generators:
             if generator.is_async:
                 self.refuse(generator.iter, "nothing may be deferred: no async comprehensions")
-            source = self.value(generator.iter, env, frame)
-            self._comprehension_target(generator.target, source, env, frame)
+            source = self.value(generator.iter, env, scope)
+            self._assign(generator.target, self.elements(source, generator.target), env, scope)
             for condition in generator.ifs:
-                self.value(condition, env, frame)
-                env = self._narrow(condition, env, frame, True)
-        return env
-
-    def _comprehension_target(
-        self, target: ast.expr, source: Values, env: Env, frame: Frame
-    ) -> None:
-        # The targets are local to the comprehension: bound in its environment alone, except that
-        # a lambda inside may capture them (see `_expr_Lambda`).
-        scratch = self._frame(target, frame, "target", _assigned([ast.Expr(target)]))
-        self._assign(target, self.elements(source, target), env, scratch)
+                self.value(condition, env, scope)
+                env = self._narrow(condition, env, scope, True)
+        return env, scope
 
     def _expr_ListComp(self, node: ast.ListComp | ast.SetComp, env: Env, frame: Frame) -> Values:
         site = self._site(node)
-        inner = self._comprehension(node.generators, env, frame)
-        self._grow(site, self.value(node.elt, inner, frame))
+        inner, scope = self._comprehension(node, env, frame)
+        self._grow(site, self.value(node.elt, inner, scope))
         return one(Box(site))
 
     _expr_SetComp = _expr_ListComp
 
     def _expr_GeneratorExp(self, node: ast.GeneratorExp, env: Env, frame: Frame) -> Values:
-        inner = self._comprehension(node.generators, env, frame)
-        return self._iterator(self.value(node.elt, inner, frame), node)
+        inner, scope = self._comprehension(node, env, frame)
+        return self._iterator(self.value(node.elt, inner, scope), node)
 
     def _expr_DictComp(self, node: ast.DictComp, env: Env, frame: Frame) -> Values:
-        site = self._site(node)
-        inner = self._comprehension(node.generators, env, frame)
-        key = self.value(node.key, inner, frame)
-        self._grow(site, self.value(node.value, inner, frame))
-        if holds_tensor(key):
-            self._grow(site, key)
+        site = self._site(node, mapping=True)
+        inner, scope = self._comprehension(node, env, frame)
+        self._grow_keys(site, self.value(node.key, inner, scope))
+        self._grow(site, self.value(node.value, inner, scope))
         return one(Box(site))
 
     def _expr_Yield(self, node: ast.Yield, env: Env, frame: Frame) -> Values:
@@ -1108,7 +1147,8 @@ class Interpreter:
     def _concatenate(self, node: ast.AST, both: Values, held: Values) -> Values:
         held = held | (PLAIN if any(isinstance(v, Plain) for v in both) else BOTTOM)
         if any(isinstance(v, Box) for v in both):
-            site = self._site(node)
+            mapping = any(isinstance(v, Box) and v.site.keys is not None for v in both)
+            site = self._site(node, mapping=mapping)
             for value in both:
                 if isinstance(value, Box):
                     self._update(site, one(value), node)
@@ -1148,10 +1188,10 @@ class Interpreter:
             return TENSOR
         if isinstance(value, Plain):
             return one(dataclasses.replace(value, text=None))
+        if isinstance(value, Box) and value.site.keys is not None:
+            return value.site.keys[0]
         if isinstance(value, Tuple | Sequence | Box):
-            return contents(value) | (
-                PLAIN if isinstance(value, Box) and value.site.keyed else BOTTOM
-            )
+            return contents(value)
         if isinstance(value, Instance) and value.cls.fields:
             return contents(value)
         if isinstance(value, Class) and value.enum:
@@ -1292,7 +1332,7 @@ class Interpreter:
         statements: list[ast.stmt] = body if isinstance(body, list) else []
         if isinstance(body, ast.expr):
             statements = [ast.Return(body, lineno=body.lineno)]
-        names = frozenset(bound) | _assigned(statements)
+        names = frozenset(bound) | assigned(statements)
         frame = self._frame(function.node, function.frame, key, names)
         for name, values in bound.items():
             self._cell(frame, name, values)
@@ -1344,7 +1384,7 @@ class Interpreter:
             else:
                 bound[a.vararg.arg] = tuple_of(rest)
         if a.kwarg is not None:
-            site = self._site(function.node, "kwargs", tuple(sorted(args.named)))
+            site = self._site(function.node, "kwargs", tuple(sorted(args.named)), mapping=True)
             known = {*plain_names, *(p.arg for p in a.kwonlyargs)}
             for name, values in args.named.items():
                 if name not in known:
@@ -1380,13 +1420,15 @@ class Interpreter:
         site = self._site(function.node, "kernel")
         kernel = Kernel(function.node, function.frame, site)
         self.kernels[id(function.node), id(function.frame)] = kernel
+        for _, values in function.defaults:
+            self._kernel_argument(values, function.node)
         return one(kernel)
 
     def _launch(self, kernel: Kernel, grid: Values, args: Args, node: ast.AST) -> Values:
         self.launched = self.launched or not self.importing
         parameters = _parameters(kernel.node)
         names = [parameter.arg for parameter in parameters]
-        if id(kernel.node) in self._hooks:  # tuned: configurations give some of the arguments
+        if id(kernel.node) in self._tuned:  # tuned: configurations give some of the arguments
             known = len(args.positional)
             rest = [n for n in names[known:] if n in args.named or n not in self._supplied]
             names = names[:known] + rest
@@ -1396,10 +1438,8 @@ class Interpreter:
             self._grow(kernel.site, values, parameter.arg)
             if _is_constexpr(parameter) and holds_tensor(values):
                 self.refuse(node, f"`{parameter.arg}` is a constexpr: a tensor cannot be one")
-        for value in deep(args.all()):
-            if isinstance(value, Function | Cached | Partial | Class):
-                self.refuse(node, "passes host code to a kernel: pass jit functions only")
-        meta = self._site(node, "meta")
+        self._kernel_argument(args.all(), node)
+        meta = self._site(node, "meta", mapping=True)
         for name, values in list(kernel.site.keyed.items()):
             self._grow(meta, values, name)
         for name, values in args.named.items():
@@ -1415,6 +1455,13 @@ class Interpreter:
             self._call_hook(sort, hook, given, node)
         return one(Opaque("compiled"))
 
+    def _kernel_argument(self, values: Values, node: ast.AST) -> None:
+        for value in deep(values):
+            if isinstance(value, Function) and value.sort == "constexpr":
+                continue
+            if isinstance(value, Function | Cached | Partial | Class | Method | Launch):
+                self.refuse(node, "passes host code to a kernel: pass jit functions only")
+
     def _call_hook(self, sort: str, hook: Value, meta: Values, node: ast.AST) -> None:
         configs = one(Sequence(one(Opaque("config"))))
         everything = join([contents(v) for v in meta])
@@ -1422,10 +1469,17 @@ class Interpreter:
             self.call(one(hook), Args([configs, meta], double=everything), node)
         elif sort == "perf_model":
             self.call(one(hook), Args(star=everything, double=everything), node)
+        elif sort == "metadata":
+            self.call(one(hook), Args([PLAIN, PLAIN, meta]), node)
+        elif sort == "heuristic":
+            result = self.call(one(hook), Args([meta]), node)
+            self._kernel_argument(result, node)
+            if holds_tensor(result):
+                self.refuse(node, "a heuristic gives numbers, not tensors")
         else:
             self.call(one(hook), Args([meta], star=PLAIN | NOTHING), node)
 
-    def _find_hooks(self, args: Args, node: ast.AST) -> list[tuple[str, Value]]:
+    def _find_hooks(self, args: Args, node: ast.AST, sort: str = "hook") -> list[tuple[str, Value]]:
         """Functions among the arguments of autotune, heuristics or Config, by what calls them."""
         if "do_bench" in args.named:
             self.refuse(node, "do_bench: clocks belong to the judge")
@@ -1433,10 +1487,10 @@ class Interpreter:
         special: dict[Value, str] = {}
         for value in held:
             if isinstance(value, Box):
-                for sort in ("early_config_prune", "perf_model"):
-                    special.update(dict.fromkeys(value.site.keyed.get(sort, BOTTOM), sort))
+                for name in ("early_config_prune", "perf_model"):
+                    special.update(dict.fromkeys(value.site.keyed.get(name, BOTTOM), name))
         callables = [v for v in held if isinstance(v, Function | Cached | Partial | Instance)]
-        return [(special.get(v, "hook"), v) for v in callables]
+        return [(special.get(v, sort), v) for v in callables]
 
     # -- calls of what is allowed from outside -----------------------------------------------
 
@@ -1534,7 +1588,7 @@ class Interpreter:
     def _call_collections(self, member: str, args: Args, node: ast.AST) -> Values:
         if member == "namedtuple":
             return self._named_tuple(args, node)
-        site = self._site(node)
+        site = self._site(node, mapping=True)
         if member == "defaultdict":
             self._grow(site, self.call(args.get(0), Args(), node))
             return one(Box(site))
@@ -1610,7 +1664,8 @@ class Interpreter:
             return self.refuse(node, f"`torch.{member}`: name the arguments, without `out`")
         first = 1 if member.endswith("_like") else 0
         given = join([*args.positional[first:], args.star, *args.tail])
-        if holds_tensor(given) or holds_tensor(args.named.get("data", BOTTOM)):
+        named = join([v for k, v in args.named.items() if k not in ("input", "self")])
+        if holds_tensor(given | named):
             return self.refuse(node, f"`torch.{member}` copies a tensor: use a kernel or .clone()")
         if member in policy.CREATE_FILLED:
             self._move(member, node)
@@ -1620,22 +1675,29 @@ class Interpreter:
         member = name.removeprefix("triton.")
         if member in ("jit", "constexpr_function"):
             functions = [v for v in args.get(0) if isinstance(v, Function)]
-            if not functions:
-                return one(Path(name))  # with options: the decorator itself
+            if not functions:  # with options: the decorator itself
+                options = enumerate(self._find_hooks(args, node, "metadata"))
+                given = tuple((f"{kind}:{i}", one(f)) for i, (kind, f) in options)
+                return one(Partial(one(Path(name)), (), given))
             if member == "constexpr_function":
                 self._call_back(args.get(0), PLAIN, node)
                 return join([one(dataclasses.replace(f, sort="constexpr")) for f in functions])
-            return join([self._kernel(f) for f in functions])
+            kernels = join([self._kernel(f) for f in functions])
+            self._tune(Args([kernels], args.named), node)
+            return kernels
         if member in ("autotune", "heuristics"):
-            hooks = self._find_hooks(args, node)
+            sort = "heuristic" if member == "heuristics" else "hook"
+            hooks = self._find_hooks(args, node, sort)
             self._note_supplied(args.get(0, "values"))
-            given = tuple((f"{sort}:{i}", one(f)) for i, (sort, f) in enumerate(hooks))
+            given = tuple((f"{kind}:{i}", one(f)) for i, (kind, f) in enumerate(hooks))
             return one(Partial(one(Path("triton.tuned")), (), given))
         if member == "tuned":  # what those answer with, applied to a kernel
+            self._tuned.update(id(v.node) for v in args.get(0) if isinstance(v, Kernel))
             return self._tune(args, node)
         if member == "Config":
             self._hooks[0].update(dict.fromkeys(self._find_hooks(args, node)))
             self._note_supplied(args.get(0, "kwargs"))
+            self._kernel_argument(args.get(0, "kwargs"), node)
             return one(Opaque("config"))
         if member == "reinterpret":
             return TENSOR
@@ -1654,7 +1716,8 @@ class Interpreter:
                 self._supplied.update(k for k in table.site.keyed if isinstance(k, str))
 
     def _tune(self, args: Args, node: ast.AST) -> Values:
-        hooks = [(k.split(":")[0], f) for k, values in args.named.items() for f in values]
+        named = [(k.partition(":"), values) for k, values in args.named.items()]
+        hooks = [(sort, f) for (sort, colon, _), values in named if colon for f in values]
         for value in args.get(0):
             if isinstance(value, Kernel):
                 self._hooks.setdefault(id(value.node), {}).update(dict.fromkeys(hooks))
@@ -1720,11 +1783,13 @@ class Interpreter:
             self._grow(site, self.elements(first, node))
             return one(Box(site))
         if name in ("dict", "dict.fromkeys"):
-            site = self._site(node)
+            site = self._site(node, mapping=True)
             if name == "dict.fromkeys":
                 self._grow(site, args.get(1) | NOTHING)
+                self._grow_keys(site, self.elements(first, node))
                 return one(Box(site))
             self._update(site, self._pairs(first), node)
+            self._grow_keys(site, join([contents(v) for v in first if not isinstance(v, Box)]))
             for key, values in args.named.items():
                 self._grow(site, values, key)
             self._grow(site, args.double)
@@ -1741,7 +1806,7 @@ class Interpreter:
         """For ``dict(pairs)``: boxes as they are, iterables of pairs by what the pairs hold."""
         made: list[Values] = []
         for value in values:
-            if isinstance(value, Box) and value.site.keyed:
+            if isinstance(value, Box) and value.site.keys is not None:
                 made.append(one(value))
             else:
                 inside = contents(value)
@@ -1847,13 +1912,13 @@ class Interpreter:
                     return known | (default or NOTHING)
             return held | (default or (NOTHING if name == "get" else BOTTOM))
         if name == "items":
-            return one(Sequence(tuple_of([PLAIN, held])))
+            return one(Sequence(tuple_of([site.keys[0] if site.keys else PLAIN, held])))
         if name == "keys":
-            return PLAIN
+            return one(Sequence(site.keys[0] if site.keys else PLAIN))
         if name == "values":
             return one(Sequence(held))
         if name in ("copy", "union", "difference", "intersection"):
-            new = self._site(node)
+            new = self._site(node, mapping=site.keys is not None)
             self._update(new, one(box), node)
             for values in args.positional:
                 self._update(new, values, node)
@@ -1973,11 +2038,13 @@ def _walk_scope(body: Iterable[ast.AST]) -> Iterable[ast.AST]:
     while todo:
         node = todo.pop()
         yield node
-        if not isinstance(node, _SCOPES):
+        if isinstance(node, Comprehension):  # a scope but for its assignment expressions
+            todo.extend(n for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
+        elif not isinstance(node, _SCOPES):
             todo.extend(ast.iter_child_nodes(node))
 
 
-def _assigned(body: Iterable[ast.AST]) -> frozenset[str]:
+def assigned(body: Iterable[ast.AST]) -> frozenset[str]:
     """Names that are bound in a scope."""
     names: set[str] = set()
     for node in _walk_scope(body):
@@ -1993,10 +2060,6 @@ def _assigned(body: Iterable[ast.AST]) -> frozenset[str]:
         if isinstance(node, ast.Global | ast.Nonlocal):
             names.difference_update(node.names)
     return frozenset(names)
-
-
-def _free_names(node: ast.Lambda) -> set[str]:
-    return {n.id for n in ast.walk(node.body) if isinstance(n, ast.Name)}
 
 
 def _is_generator(node: FunctionNode) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from kernelmark.evaluators.languages import _policy as policy
-from kernelmark.evaluators.languages._interpret import Interpreter
+from kernelmark.evaluators.languages._interpret import Interpreter, assigned
 from kernelmark.evaluators.languages._values import (
     Box,
     Frame,
@@ -25,6 +25,8 @@ from kernelmark.evaluators.languages._values import (
     Tuple,
     Value,
     Values,
+    contents,
+    deep,
 )
 
 BUILTINS = {
@@ -52,7 +54,7 @@ def check_kernels(scan: Interpreter, source: str) -> None:
         _check_text(scan, kernel, lines)
         if VENDOR.match(kernel.node.name):
             scan.refuse(kernel.node, f"`{kernel.node.name}` is named like a vendor's kernel")
-        local = _locals(kernel.node)
+        local = _locals(scan, kernel)
         for statement in kernel.node.body:
             for node in ast.walk(statement):
                 _check_node(scan, kernel, node, local)
@@ -67,16 +69,29 @@ def _check_text(scan: Interpreter, kernel: Kernel, lines: list[str]) -> None:
         scan.refuse(node, f"kernel `{node.name}`: only one line of it may begin with `def`")
 
 
-def _locals(node: ast.FunctionDef) -> set[str]:
-    a = node.args
+def _locals(scan: Interpreter, kernel: Kernel) -> set[str]:
+    """Names of the kernel's own. Those of an inner scope may not hide a name from outside."""
+    a = kernel.node.args
     names = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)}
     names |= {p.arg for p in (a.vararg, a.kwarg) if p is not None}
-    for part in ast.walk(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-            names.add(part.id)
+    names |= assigned(kernel.node.body)
+    inner: set[str] = set()
+    for part in ast.walk(kernel.node):
+        if isinstance(part, ast.comprehension):
+            inner |= assigned([ast.Expr(part.target)])
         elif isinstance(part, ast.Lambda):
-            names |= {p.arg for p in part.args.args}
-    return names
+            inner |= {p.arg for p in part.args.args}
+    visible = BUILTINS | {name for frame in _frames(kernel) for name in frame.names}
+    for name in sorted((inner - names) & visible):
+        scan.refuse(kernel.node, f"kernel `{kernel.node.name}`: an inner `{name}` hides another")
+    return names | inner
+
+
+def _frames(kernel: Kernel) -> Iterator[Frame]:
+    frame: Frame | None = kernel.frame
+    while frame is not None:
+        yield frame
+        frame = frame.parent
 
 
 def _check_node(scan: Interpreter, kernel: Kernel, node: ast.AST, local: set[str]) -> None:
@@ -134,11 +149,9 @@ def _paths(scan: Interpreter, kernel: Kernel, node: ast.expr, local: set[str]) -
 
 
 def _lookup(scan: Interpreter, kernel: Kernel, node: ast.Name) -> Values:
-    frame: Frame | None = kernel.frame
-    while frame is not None:
+    for frame in _frames(kernel):
         if node.id in frame.names:
             return frame.cells.get(node.id, frozenset())
-        frame = frame.parent
     if node.id not in BUILTINS:
         scan.refuse(
             node, f"kernel `{kernel.node.name}`: `{node.id}` is neither defined nor of the language"
@@ -155,7 +168,7 @@ def _allowed(value: Value) -> bool:
     if isinstance(value, Function):
         return value.sort == "constexpr"
     if isinstance(value, Tuple | Box):
-        return True  # a table of constants: Triton itself refuses what is not one
+        return all(map(_allowed, deep(contents(value))))  # a table of constants
     return isinstance(value, Plain | Nothing | Kernel) or value == Opaque("config")
 
 

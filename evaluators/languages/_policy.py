@@ -19,6 +19,7 @@ Decisions that are not obvious:
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import re
 import types
@@ -167,6 +168,9 @@ EXCEPTIONS = {
 BUILTINS_CONSTANT = {"NotImplemented", "Ellipsis", "__name__", "__debug__", "__doc__"}
 BUILTINS = BUILTINS_PLAIN | BUILTINS_CONTAINERS | BUILTINS_SPECIAL | EXCEPTIONS | BUILTINS_CONSTANT
 
+#: names that stand for builtins again wherever a module or class does not define them after all
+FORBIDDEN_NAMES = frozenset(dir(builtins)) - BUILTINS
+
 #: what may be read of objects of a known sort; the value says what it is
 OPAQUE_ATTRIBUTES: dict[str, dict[str, str]] = {
     "stream": {"cuda_stream": "plain", "npu_stream": "plain", "musa_stream": "plain",
@@ -179,9 +183,10 @@ OPAQUE_ATTRIBUTES: dict[str, dict[str, str]] = {
     "descriptor": {"shape": "plain", "strides": "plain", "block_shape": "plain", "base": "tensor"},
     "logger": dict.fromkeys(("debug", "info", "warning", "isEnabledFor"), "plain"),
     "context": {},
-    "exception": {"args": "plain"},
+    "exception": {},
     "type": {"__name__": "plain"},
-    "generator": {"initial_seed": "plain", "seed": "plain", "device": "plain"},
+    "generator": {"initial_seed": "plain", "seed": "plain", "device": "plain",
+                  "get_offset": "plain", "set_offset": "plain"},
 }  # fmt: skip
 
 #: attributes that lead from an honest object to the machine; refused on every value

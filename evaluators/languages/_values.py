@@ -63,10 +63,12 @@ class Sequence:
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """Where an object was made; what it may hold. `shared`: it outlives the call."""
+    """Where an object was made; what it may hold. `shared`: it outlives the call. `keys`: of a
+    dict, what its keys may be; None for other containers."""
 
     node: ast.AST
     shared: bool
+    keys: list[Values] | None = None
     keyed: dict[Any, Values] = field(default_factory=dict)
     rest: list[Values] = field(default_factory=lambda: [frozenset()])
 
@@ -248,7 +250,8 @@ def tuple_of(items: Iterable[Values]) -> Values:
     if all(is_plain(item) for item in items):
         return ADDRESS if any(holds_address(item) for item in items) else PLAIN
     if max(map(_depth, items), default=0) > 4:
-        return one(Sequence(frozenset(v for item in items for v in deep(item))))
+        leaves = (v for item in items for v in deep(item))
+        return one(Sequence(frozenset(v for v in leaves if not isinstance(v, Tuple | Sequence))))
     return one(Tuple(items))
 
 

@@ -44,7 +44,8 @@ REFUSED_PARTS = INTROSPECTION | {
     "threading", "shutil", "pathlib", "tempfile", "urllib", "requests", "pickle", "signal",
     "atexit", "time", "from_file", "utils", "testing", "profiler", "Event", "Stream", "CUDAGraph",
     "graph", "graphs", "elapsed_time", "knobs", "package", "serialization", "set_default_device",
-    "monitor", "autograd", "library", "fx", "warnings", "storage", "memory", "random", "manual_seed",
+    "monitor", "autograd", "library", "fx", "warnings", "storage", "memory", "random",
+    "manual_seed",
 }  # fmt: skip
 _REFUSED_STATEMENTS = (ast.Global, ast.ClassDef, ast.AsyncFunctionDef, ast.With, ast.Try)
 

@@ -27,7 +27,7 @@ def block_kernel(x_ptr, s_ptr, t_ptr, y_ptr, n, blocks, WHOLE: tl.constexpr, BLO
 @triton.jit
 def totals_kernel(t_ptr, blocks):
     row = tl.program_id(0).to(tl.int64)
-    before = tl.load(t_ptr + row * blocks) * 0
+    before = tl.zeros((), t_ptr.dtype.element_ty)
     for block in range(0, blocks):
         total = tl.load(t_ptr + row * blocks + block)
         tl.store(t_ptr + row * blocks + block, before)

@@ -40,10 +40,10 @@ def sort(self, dim=-1, descending=False, *, stable=None, values=None, indices=No
     if x.numel():
         raw = x.view(torch.uint8) if x.dtype == torch.bool else x
         to = v.view(torch.uint8) if v.dtype == torch.bool else v
-        block = min(64, triton.next_power_of_2(n))
+        block = min(128, triton.next_power_of_2(n))
         grid = (x.numel() // n, triton.cdiv(n, block))
         real = x.dtype.is_floating_point
-        sort_kernel[grid](raw, to, i, n, DOWN=descending, FLOAT=real, BLOCK=block)
+        sort_kernel[grid](raw, to, i, n, DOWN=descending, FLOAT=real, BLOCK=block, num_warps=8)
     if self.dim() == 0:
         v, i = v.reshape(()), i.reshape(())
     else:
