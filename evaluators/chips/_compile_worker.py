@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import select
 import signal
@@ -42,16 +43,23 @@ from kernelmark.evaluators.chips import _compile_worker
 _compile_worker.main(int(fd), rooted == "rooted")
 """
 
+_OPERATORS = str(PACKAGE / "operators")  #: hidden from candidates
 _MAX_MESSAGES = 4096
 _STALLED_S = 5.0
 
 
 def command(fd: int) -> list[str]:
     """Argument vector of this helper, in bubblewrap where that works."""
-    wrap = isolation.bubblewrap(PACKAGE)
+    wrap = isolation.bubblewrap(isolation.visible_paths(PACKAGE, _libraries()))
     rooted = "rooted" if wrap else "bare"
     words = [sys.executable, "-I", "-c", BOOTSTRAP, str(fd), str(PACKAGE), rooted]
     return [*wrap, *words, *(os.path.abspath(p) for p in sys.path if p)]
+
+
+def _libraries() -> list[str]:
+    """Folders that torch, triton and numpy are imported from; found without importing them."""
+    specs = [importlib.util.find_spec(name) for name in ("torch", "triton", "numpy")]
+    return [str(Path(s.origin).parents[1]) for s in specs if s is not None and s.origin]
 
 
 def main(fd: int, rooted: bool) -> None:
@@ -114,6 +122,7 @@ class Job:
         self.language = get_language(job["language"])
         operator = get_operator(job["operator"])
         self.calls = _calls.make(operator, job["cases"])
+        self.paths = isolation.visible_paths(PACKAGE)  # torch and triton are imported by now
         self.waiting = list(job["targets"].items())
         self.running: list[Fork] = []
         self.results: list[Result] = []
@@ -158,7 +167,7 @@ class Job:
             isolation.close_other_descriptors({sock.fileno(), log})
             os.dup2(log, 1)
             os.dup2(log, 2)
-            isolation.enter(report, isolation.Limits(), PACKAGE, rooted=self.rooted, hide=True)
+            isolation.enter(report, isolation.Limits(), self.paths, _OPERATORS, rooted=self.rooted)
             isolation.die_with_parent(parent)
             folder = isolation.SCRATCH if "private scratch" in report.parts else scratch
             os.chdir(folder)

@@ -61,15 +61,16 @@ MATMUL = (
     HEAD
     + """
 @triton.jit
-def _dot(a, b, c, M: tl.constexpr):
-    m, n = tl.arange(0, M)[:, None], tl.arange(0, M)[None, :]
-    x, y = tl.load(a + m * M + n), tl.load(b + m * M + n)
-    tl.store(c + m * M + n, tl.dot(x.to(tl.float16), y.to(tl.float16)))
+def _dot(a, b, c, M: tl.constexpr, K: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    x = tl.load(a + m[:, None] * K + k[None, :]).to(tl.float16)
+    y = tl.load(b + k[:, None] * M + m[None, :]).to(tl.float16)
+    tl.store(c + m[:, None] * M + m[None, :], tl.dot(x, y))
 
 
 def softmax(x, dim, dtype=None):
     o = torch.empty_like(x)
-    _dot[(1,)](x, x, o, 64)
+    _dot[(1,)](x, x, o, 64, 64)
     return o
 """
 )
@@ -170,7 +171,7 @@ def test_an_assembler_that_returns_nothing_is_a_build_error(compiler: Compiler) 
 
 
 def test_too_much_shared_memory_is_a_build_error(compiler: Compiler) -> None:
-    source = MATMUL.replace("x, o, 64)", "x, o, 256)")
+    source = MATMUL.replace("64, 64)", "64, 512)")
     found = rows(compiler, source, "sm_120", "gfx942")
     assert [row.status for row in found] == ["build_error"] * 2, found
     assert all("shared memory" in row.error for row in found), found
