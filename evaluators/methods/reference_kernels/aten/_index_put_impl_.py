@@ -170,7 +170,7 @@ def _coordinates(mask: torch.Tensor) -> list[torch.Tensor]:
     numel = flat.numel()
     blocks = triton.cdiv(numel, _BLOCK)
     counts = torch.empty(blocks, dtype=torch.int64, device=mask.device)
-    starts = torch.empty(blocks + 1, dtype=torch.int64, device=mask.device)
+    starts = torch.zeros(blocks + 1, dtype=torch.int64, device=mask.device)
     if blocks:
         _count[(blocks,)](flat, counts, numel, BLOCK=_BLOCK)
     _start[(1,)](counts, starts, blocks, BLOCK=1024)
