@@ -43,7 +43,9 @@ def _stored(x, scale, MANTISSA: tl.constexpr, BIAS: tl.constexpr, TOP: tl.conste
             NAN: tl.constexpr):  # fmt: skip
     if MANTISSA == 0:
         return x
-    return _float8_code(tl.div_rn(x.to(tl.float32), tl.load(scale)), MANTISSA, BIAS, TOP, NAN)
+    else:  # the branches return different types: only one may be seen
+        wanted = tl.div_rn(x.to(tl.float32), tl.load(scale))
+        return _float8_code(wanted, MANTISSA, BIAS, TOP, NAN)
 
 
 @triton.jit
@@ -99,5 +101,5 @@ def reshape_and_cache(
         count, heads, head_size, block_size, key.stride(0), value.stride(0),
         MANTISSA=mantissa, BIAS=bias, TOP=top, NAN=nan,
         TOKENS=_TOKENS, GROUPS=triton.next_power_of_2(head_size // x), X=x,
-        SIZE=triton.next_power_of_2(head_size), num_warps=4,
+        SIZE=triton.next_power_of_2(head_size), num_warps=8,
     )  # fmt: skip
