@@ -235,27 +235,38 @@ def check(
 ) -> None:
     """Grade one candidate: status, gates, and what went wrong where."""
     from kernelmark.benchmark.rendering import err, print_json
-    from kernelmark.evaluators.campaigns.report import print_verdict
-    from kernelmark.evaluators.campaigns.running import tier_for, usable_chip
-    from kernelmark.evaluators.campaigns.sources import read_candidate
-    from kernelmark.evaluators.grading.judge import Settings, grade
-    from kernelmark.evaluators.grading.records import to_json
-    from kernelmark.operators.registry import get_operator
+    from kernelmark.evaluators.campaigns.placing import tier_for, usable_chip
+    from kernelmark.evaluators.grading.workers import close_servers, shared_server
 
-    operator = get_operator(op)
-    candidate = read_candidate(file, operator, language, entry)
+    if not file.exists():
+        raise UserError(f"{file}: no such file")
     where = usable_chip(chip)
     if where.attests == "compiled":
         raise UserError(
             f"{where.name} is a compile target; kernelmark portability {file} --op {op} compiles"
         )
-    settings = Settings(tier=tier_for(tier, where), timeout_s=timeout_s)
-    with err().status(f"grading on {where.name}") as status:
+    try:
+        # The processes that will run the candidate get ready while this one imports torch.
+        shared_server(where)
+        from kernelmark.evaluators.campaigns.report import print_verdict
+        from kernelmark.evaluators.campaigns.sources import read_candidate
+        from kernelmark.evaluators.grading.judge import Settings, grade
+        from kernelmark.evaluators.grading.records import to_json
+        from kernelmark.operators.registry import get_operator
 
-        def progress(gate: str, text: str) -> None:
-            status.update(f"{gate} {text}")
-
-        verdict = grade(candidate, operator, where, settings, progress)
+        operator = get_operator(op)
+        candidate = read_candidate(file, operator, language, entry)
+        settings = Settings(tier=tier_for(tier, where), timeout_s=timeout_s)
+        with err().status(f"grading on {where.name}") as status:
+            verdict = grade(
+                candidate,
+                operator,
+                where,
+                settings,
+                lambda gate, text: status.update(f"{gate} {text}"),
+            )
+    finally:
+        close_servers()
     print_json(to_json(verdict)) if as_json else print_verdict(verdict)
     if verdict.status == "infrastructure_error":
         raise typer.Exit(INFRASTRUCTURE)

@@ -9,8 +9,10 @@ import difflib
 import importlib
 import pkgutil
 from functools import cache
+from typing import TYPE_CHECKING
 
-from kernelmark.operators.records import Operator
+if TYPE_CHECKING:  # names are looked up, chips too, before anybody needs torch
+    from kernelmark.operators.records import Operator
 
 SOURCES = ("aten", "vllm", "cublas")
 

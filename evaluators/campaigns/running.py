@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +17,12 @@ from kernelmark.benchmark.errors import UserError
 from kernelmark.benchmark.suites import Suite, get_suite, operator_digest
 from kernelmark.evaluators.campaigns.campaign import Campaign, Event, Tools
 from kernelmark.evaluators.campaigns.folder import RunFolder
+from kernelmark.evaluators.campaigns.placing import split_chips, tier_for, usable_chip
 from kernelmark.evaluators.campaigns.plan import make_tasks, plan_run
 from kernelmark.evaluators.campaigns.workspace import ModelAccess
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.chips.portability import Compiler
-from kernelmark.evaluators.chips.registry import all_chips, compile_targets, get_chip
+from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.grading.judge import Settings, grade
 from kernelmark.evaluators.grading.records import Candidate, Portability, Verdict
 from kernelmark.evaluators.languages.base import Language
@@ -30,8 +31,6 @@ from kernelmark.evaluators.methods.base import Method
 from kernelmark.evaluators.methods.registry import make_method
 from kernelmark.operators.records import Operator, Tier
 from kernelmark.operators.registry import UnknownName, get_operator
-
-ALL_TARGETS = "targets"
 
 
 @dataclass(frozen=True)
@@ -56,30 +55,6 @@ class Access:
     base_url: str
     key: str
     key_name: str
-
-
-def usable_chip(name: str) -> Chip:
-    """The chip `name`; ``auto`` is the first accelerator that works here, else the interpreter.
-
-    `UnknownName`; `UserError` with the reason where it does not work here.
-    """
-    if name == "auto":
-        chips = [chip for chip in all_chips().values() if chip.attests == "executed"]
-        return next((c for c in chips if c.detect().usable), get_chip("interpreter"))
-    chip = get_chip(name)
-    found = chip.detect()
-    if not found.usable:
-        raise UserError(f"chip {name} cannot be used here: {found.why}")
-    return chip
-
-
-def tier_for(name: str, chip: Chip) -> Tier:
-    """The tier `name`; ``auto`` is full where time counts, else small."""
-    if name == "auto":
-        return "full" if chip.attests == "executed" else "small"
-    if name not in ("small", "full"):
-        raise UnknownName("tier", name, ["auto", "small", "full"])
-    return cast(Tier, name)
 
 
 def begin(request: Request, out: Path | None, runs: Path) -> RunFolder:
@@ -110,29 +85,6 @@ def reopen(root: Path) -> RunFolder:
         if operator_digest(get_operator(id)) != digest:
             raise UserError(f"{root}: {id} is defined differently now; start a new run")
     return folder
-
-
-def split_chips(names: Sequence[str], *, here: bool = True) -> tuple[Chip, tuple[str, ...]]:
-    """The one chip to grade on, and the compile targets, of names from the command line.
-
-    `here`: the chip must work on this machine.
-    """
-    known = compile_targets()
-    targets: list[str] = []
-    graded: list[str] = []
-    for name in names:
-        if name == ALL_TARGETS:
-            targets += known
-        elif name in known:
-            targets.append(name)
-        else:
-            graded.append(name)
-    if len(graded) > 1:
-        raise UserError(f"a run grades on one chip, not on {', '.join(graded)}")
-    if not graded:
-        raise UserError("name a chip to grade on beside the compile targets, e.g. interpreter")
-    chip = usable_chip(graded[0]) if here else get_chip(graded[0])
-    return chip, tuple(dict.fromkeys(targets))
 
 
 def carry_out(folder: RunFolder, access: Access, workers: int, *, grading: bool = True) -> None:

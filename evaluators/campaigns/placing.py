@@ -1,0 +1,64 @@
+"""Which chip a grade or a run is on, and how much of an operator it covers. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from kernelmark.benchmark.errors import UserError
+from kernelmark.evaluators.chips.base import Chip
+from kernelmark.evaluators.chips.registry import all_chips, compile_targets, get_chip
+from kernelmark.operators.registry import UnknownName
+
+if TYPE_CHECKING:
+    from kernelmark.operators.records import Tier
+
+#: stands for every compile target
+ALL_TARGETS = "targets"
+
+
+def usable_chip(name: str) -> Chip:
+    """The chip `name`; ``auto`` is the first accelerator that works here, else the interpreter.
+
+    `UnknownName`; `UserError` with the reason where it does not work here.
+    """
+    if name == "auto":
+        chips = [chip for chip in all_chips().values() if chip.attests == "executed"]
+        return next((c for c in chips if c.detect().usable), get_chip("interpreter"))
+    chip = get_chip(name)
+    found = chip.detect()
+    if not found.usable:
+        raise UserError(f"chip {name} cannot be used here: {found.why}")
+    return chip
+
+
+def tier_for(name: str, chip: Chip) -> Tier:
+    """The tier `name`; ``auto`` is full where time counts, else small."""
+    if name == "auto":
+        return "full" if chip.attests == "executed" else "small"
+    if name not in ("small", "full"):
+        raise UnknownName("tier", name, ["auto", "small", "full"])
+    return cast("Tier", name)
+
+
+def split_chips(names: Sequence[str], *, here: bool = True) -> tuple[Chip, tuple[str, ...]]:
+    """The one chip to grade on, and the compile targets, of names from the command line.
+
+    `here`: the chip must work on this machine.
+    """
+    known = compile_targets()
+    targets: list[str] = []
+    graded: list[str] = []
+    for name in names:
+        if name == ALL_TARGETS:
+            targets += known
+        elif name in known:
+            targets.append(name)
+        else:
+            graded.append(name)
+    if len(graded) > 1:
+        raise UserError(f"a run grades on one chip, not on {', '.join(graded)}")
+    if not graded:
+        raise UserError("name a chip to grade on beside the compile targets, e.g. interpreter")
+    chip = usable_chip(graded[0]) if here else get_chip(graded[0])
+    return chip, tuple(dict.fromkeys(targets))
