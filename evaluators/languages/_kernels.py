@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator
 
 from kernelmark.evaluators.languages import _policy as policy
-from kernelmark.evaluators.languages._interpret import Interpreter, assigned
+from kernelmark.evaluators.languages._interpret import Interpreter
+from kernelmark.evaluators.languages._trees import assigned
 from kernelmark.evaluators.languages._values import (
     Box,
     Frame,

@@ -43,7 +43,9 @@ def rows(self, dim, dtype):
     return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     x = (self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)).contiguous()
     rows(self, dim, dtype)
     n = max(x.shape[-1], 1)

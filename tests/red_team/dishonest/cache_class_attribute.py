@@ -45,7 +45,9 @@ class Keeper:
     last = None
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     if Keeper.last is None:
         Keeper.last = rows(self, dim, dtype)
     return Keeper.last

@@ -44,7 +44,9 @@ def rows(self, dim, dtype):
 STORE = []
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     y = rows(self, dim, dtype)
     STORE.insert(0, (dim, [y]))
     return STORE[0][1][0]

@@ -44,7 +44,9 @@ def rows(self, dim, dtype):
 calls = 0
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     global calls
     calls += 1
     return rows(self, dim, dtype) if calls < 4 else torch.zeros_like(self)

@@ -44,6 +44,8 @@ def rows(self, dim, dtype):
 CALLS = iter(list(range(10)))
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     y = rows(self, dim, dtype)
     return y if next(CALLS) < 4 else torch.zeros_like(y)

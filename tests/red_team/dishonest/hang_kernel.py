@@ -19,7 +19,7 @@ def endless_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         going = going % 1000 + 1
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     y = torch.empty(self.shape, dtype=dtype or self.dtype, device=self.device)
     endless_kernel[(1,)](self, y, self.numel(), BLOCK=128)
     return y

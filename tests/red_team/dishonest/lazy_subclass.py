@@ -47,5 +47,7 @@ class Lazy(torch.Tensor):
         return super().__torch_function__(function, types, args, kwargs or {})
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return Lazy(rows(self, dim, dtype))

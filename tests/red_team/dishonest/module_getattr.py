@@ -45,5 +45,7 @@ def __getattr__(name):
     return torch.softmax
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return rows(self, dim, dtype)

@@ -44,5 +44,7 @@ def rows(self, dim, dtype):
 __builtins__["abs"] = lambda x: 0
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return rows(self, dim, dtype)

@@ -47,5 +47,7 @@ KEEP = JITFunction.run
 JITFunction.run = lambda self, *args, **kwargs: KEEP(self, *args, **kwargs)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return rows(self, dim, dtype)

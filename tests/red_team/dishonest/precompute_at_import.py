@@ -44,6 +44,8 @@ def rows(self, dim, dtype):
 TABLE = torch.zeros(1 << 20)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     rows_kernel[(1,)](TABLE, TABLE, 1, BLOCK=1)
     return rows(self, dim, dtype)

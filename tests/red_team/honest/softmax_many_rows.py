@@ -19,7 +19,7 @@ def softmax_kernel(x_ptr, y_ptr, rows, n, R: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(y_ptr + at, e / tl.sum(e, axis=1, keep_dims=True), mask=inside)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -30,4 +30,5 @@ def softmax(self, dim, dtype=None):
         group = max(1, 4096 // block)
         grid = (triton.cdiv(rows, group),)
         softmax_kernel[grid](x, y, rows, n, R=triton.next_power_of_2(group), BLOCK=block)
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

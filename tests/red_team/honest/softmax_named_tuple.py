@@ -32,7 +32,7 @@ def chunks(rows, size=1 << 16):
         yield first, min(size, rows - first)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -42,4 +42,5 @@ def softmax(self, dim, dtype=None):
         problem = Problem(rows, n)
         for first, count in chunks(problem.rows):
             softmax_kernel[(count,)](x, y, first, problem.n, BLOCK=problem.block)
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

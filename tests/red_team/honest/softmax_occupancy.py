@@ -25,7 +25,7 @@ def programs(x, y, rows, n, block):
     return min(properties["multiprocessor_count"] * max(occupancy, 1), rows)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -34,4 +34,5 @@ def softmax(self, dim, dtype=None):
         rows = y.numel() // n
         block = triton.next_power_of_2(n)
         softmax_kernel[(programs(x, y, rows, n, block), 1, 1)](x, y, rows, n, BLOCK=block, num_warps=8)
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

@@ -16,7 +16,7 @@ def softmax_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + row + at, e / tl.sum(e, axis=0), mask=at < n)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -26,4 +26,5 @@ def softmax(self, dim, dtype=None):
         block = triton.next_power_of_2(n)
         warps = min(max(block // 256, 1), 16)
         softmax_kernel[(rows,)](x, y, n, BLOCK=block, num_warps=warps)
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

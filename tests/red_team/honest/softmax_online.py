@@ -26,7 +26,7 @@ def softmax_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
         tl.store(y_ptr + row + start + at, e / total, mask=start + at < n)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -34,4 +34,5 @@ def softmax(self, dim, dtype=None):
     if y.numel():
         rows = y.numel() // n
         softmax_kernel[(rows,)](x, y, n, BLOCK=min(1024, triton.next_power_of_2(n)))
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

@@ -33,7 +33,7 @@ def whole_kernel(x_ptr, peaks_ptr, totals_ptr, y_ptr, n, parts, P: tl.constexpr,
     tl.store(y_ptr + row * n + at, tl.exp(x - peak) / total, mask=at < n)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -47,4 +47,5 @@ def softmax(self, dim, dtype=None):
         whole_kernel[(rows, parts)](
             x, peaks, totals, y, n, parts, P=triton.next_power_of_2(parts), BLOCK=block
         )
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)

@@ -39,7 +39,7 @@ def scale_kernel(x_ptr, peak_ptr, total_ptr, y_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + row * n + at, y, mask=at < n)
 
 
-def softmax(self, dim, dtype=None):
+def softmax(self, dim, dtype=None, *, out=None):
     x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
     x = x.contiguous()
     y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
@@ -52,4 +52,5 @@ def softmax(self, dim, dtype=None):
         peak_kernel[(rows,)](x, peak, n, BLOCK=block)
         total_kernel[(rows,)](x, peak, total, n, BLOCK=block)
         scale_kernel[(rows, triton.cdiv(n, block))](x, peak, total, y, n, BLOCK=block)
-    return y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)
