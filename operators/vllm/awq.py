@@ -25,8 +25,8 @@ from kernelmark.operators.records import (
 )
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
 from kernelmark.operators.vllm.packing import MARLIN_LAYOUT, awq_unpack, marlin_pack
-from kernelmark.operators.vllm.parts import nbytes
-from kernelmark.operators.vllm.weight_gemm import ROUNDING, TOLERANCE, gemm_cost, product
+from kernelmark.operators.vllm.parts import nbytes, split_dim
+from kernelmark.operators.vllm.weight_gemm import ROUNDING, TOLERANCE, gemm_cost, product, summed_in
 
 _HALF, _WORD = torch.float16, torch.int32
 
@@ -45,7 +45,7 @@ def _gemm_cases() -> Sequence[Case]:
             split,
         )
 
-    shapes = (
+    shapes: Sequence[tuple[Any, ...]] = (
         ("one-row", 1, 128, 64, 128, 1),
         ("groups-of-32", 16, 128, 64, 32, 8),
         ("groups-of-64", 7, 192, 128, 64, 2),
@@ -57,7 +57,7 @@ def _gemm_cases() -> Sequence[Case]:
         ("many-rows", 70, 64, 64, 64, 1),
         ("no-rows", 0, 128, 64, 64, 8),
     )
-    models = (
+    models: Sequence[tuple[Any, ...]] = (
         ("llama-3-8b-qkv", "Llama 3 8B fused qkv projection, 2048 tokens", 2048, 4096, 6144),
         ("llama-3-8b-up", "Llama 3 8B fused gate and up projection, 16 tokens", 16, 4096, 28672),
         ("llama-3-8b-down", "Llama 3 8B down projection, 512 tokens", 512, 14336, 4096),
@@ -77,13 +77,13 @@ def _awq_weights(
 ) -> torch.Tensor:
     """(code - zero) * scale, [K, N] in `dtype`."""
     group = qweight.shape[0] // scales.shape[0]
-    codes = _codes(qweight).unflatten(0, (-1, group))
+    codes = split_dim(_codes(qweight), 0, (len(scales), group))
     centred = (codes - _codes(qzeros).unsqueeze(1)).to(dtype)
     return (centred * scales.to(dtype).unsqueeze(1)).flatten(0, 1)
 
 
 def _codes(words: torch.Tensor) -> torch.Tensor:
-    """AWQ words [R, N / 8] to codes [R, N]: column j of a word lies at bit 4 (j // 2) + 16 (j % 2)."""
+    """AWQ words [R, N / 8] to codes [R, N]; column j lies at bit 4 (j // 2) + 16 (j % 2)."""
     column = torch.arange(8, device=words.device, dtype=torch.int32)
     shifted = words.unsqueeze(-1) >> (column // 2 * 4 + column % 2 * 16)
     return (shifted & 15).flatten(-2)
@@ -166,15 +166,12 @@ def _gemm_mutant(variant: str) -> Callable[..., torch.Tensor]:
         weights = _awq_weights(qweight, scales, qzeros, torch.float32)
         if variant == "columns in the order of their nibbles":
             order = torch.tensor((0, 2, 4, 6, 1, 3, 5, 7))
-            weights = weights.unflatten(1, (-1, 8))[..., order].flatten(1)
+            weights = split_dim(weights, 1, (weights.shape[1] // 8, 8))[..., order].flatten(1)
         if variant == "half of K":
             half = input.shape[1] // 2
             input, weights = input[:, :half], weights[:half]
         if variant == "sums in the dtype":
-            total = torch.zeros((), dtype=input.dtype)
-            for x, w in zip(input.float().split(8, 1), weights.split(8, 0), strict=True):
-                total = (total + x @ w).to(input.dtype)
-            return total
+            return summed_in(input.dtype, input.float(), weights)
         return (input.float() @ weights).to(input.dtype)
 
     return mutant
@@ -195,7 +192,7 @@ def _repack_cases() -> Sequence[Case]:
         words = TensorSpec((experts, k, n * bits // 32), _WORD, "bits")
         return words, TensorSpec((experts, 0), _WORD), k, n, bits, a_8bit
 
-    shapes = (
+    shapes: Sequence[tuple[Any, ...]] = (
         ("4-bits", 2, 64, 64, 4, False),
         ("8-bits", 2, 64, 64, 8, False),
         ("4-bits-wide", 3, 32, 192, 4, False),
@@ -205,7 +202,7 @@ def _repack_cases() -> Sequence[Case]:
         ("one-tile", 1, 16, 64, 4, False),
         ("one-tile-8-bit-activations", 1, 32, 64, 4, True),
     )
-    models = (
+    models: Sequence[tuple[Any, ...]] = (
         ("mixtral-up-4", "Mixtral 8x7B experts, gate and up", 8, 4096, 28672, 4, False),
         ("mixtral-down-4", "Mixtral 8x7B experts, down", 8, 14336, 4096, 4, False),
         ("mixtral-down-8", "Mixtral 8x7B experts, down, 8 bits", 8, 14336, 4096, 8, False),
@@ -348,9 +345,9 @@ OPERATORS = (
             "points the same way, `scales` float16 [K / group, N]; group = K / scales.size(0). "
             "Weight (k, n) is (code - zero[k // group]) * scale[k // group]. "
             + ROUNDING
-            + "`split_k_iters` (1 to 8) is in how many parts a kernel may cut K; it does not change "
-            "the result. All tensors are contiguous; K and group are multiples of 32, N of 8. "
-            "M = 0 gives an empty tensor."
+            + "`split_k_iters` (1 to 8) is in how many parts a kernel may cut K; it does not "
+            "change the result. All tensors are contiguous; K and group are multiples of 32, N of "
+            "8. M = 0 gives an empty tensor."
         ),
         sources=(
             "vLLM 0.13, vllm._custom_ops.awq_gemm",
@@ -385,8 +382,8 @@ OPERATORS = (
             "num_bits: int, is_a_8bit: bool=False) -> Tensor",
         ),
         description=(
-            "Moves AWQ weights of every expert into Marlin's layout. `b_q_weight` is int32 "
-            "[E, K, N * bits / 32] in AWQ's order (4 bits: nibbles of a word, from the low end, are "
+            "Moves AWQ weights of every expert into Marlin's layout. `b_q_weight` is int32 [E, K, "
+            "N * bits / 32] in AWQ's order (4 bits: nibbles of a word, from the low end, are "
             "columns 0, 2, 4, 6, 1, 3, 5, 7; 8 bits: bytes are columns 0, 2, 1, 3). `perm` is not "
             "used. The result is int32 [E, K / 16, N * bits / 2]. " + MARLIN_LAYOUT
         ),

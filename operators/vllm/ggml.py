@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
-from kernelmark.operators.building import dtype_name, full, small, spec
+from kernelmark.operators.building import dtype_name, full, small
 from kernelmark.operators.draws import Call
-from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, TensorSpec, Tolerance
+from kernelmark.operators.records import (
+    Case,
+    Cost,
+    Expected,
+    Mutant,
+    Operator,
+    TensorSpec,
+    Tolerance,
+)
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
 from kernelmark.operators.vllm.ggml_formats import (
     DESCRIPTION,
@@ -31,10 +40,10 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 
 @functools.cache
 def _cases() -> Sequence[Case]:
-    def tensors(kind: int, m: int, n: int, dtype: torch.dtype) -> tuple[object, ...]:
+    def tensors(kind: int, m: int, n: int, dtype: torch.dtype) -> tuple[Any, ...]:
         return TensorSpec((m, row_bytes(kind, n)), _U8, "bits"), kind, m, n, dtype
 
-    shapes = [
+    shapes: list[tuple[Any, ...]] = [
         (f"{form.name}-{dtype_name(dtype)}", kind, 5, 512, dtype)
         for i, (kind, form) in enumerate(FORMATS.items())
         for dtype in (_FLOATS[i % 3], _FLOATS[(i + 1) % 3])
@@ -46,14 +55,21 @@ def _cases() -> Sequence[Case]:
         ("Q6_K-long-row", 14, 1, 2048, torch.float16),
         ("Q8_0-no-rows", 8, 0, 64, torch.float16),
     ]
-    models = (
+    models: Sequence[tuple[Any, ...]] = (
         ("llama-3-8b-q4-k", "Llama 3 8B gate and up, Q4_K", 12, 28672, 4096, _FLOATS[0]),
         ("llama-3-8b-q6-k", "Llama 3 8B down, Q6_K", 14, 4096, 14336, _FLOATS[0]),
         ("llama-3-8b-q8-0", "Llama 3 8B up, Q8_0", 8, 14336, 4096, _FLOATS[1]),
         ("llama-3-70b-q4-0", "Llama 3 70B output, Q4_0", 2, 8192, 8192, _FLOATS[0]),
         ("qwen2.5-32b-q5-k", "Qwen2.5 32B up, Q5_K", 13, 27648, 5120, _FLOATS[1]),
         ("qwen2.5-32b-q3-k", "Qwen2.5 32B down, Q3_K", 11, 5120, 27648, _FLOATS[0]),
-        ("mixtral-q2-k", "Mixtral 8x7B, an expert's gate and up, Q2_K", 10, 28672, 4096, _FLOATS[0]),
+        (
+            "mixtral-q2-k",
+            "Mixtral 8x7B expert gate and up, Q2_K",
+            10,
+            28672,
+            4096,
+            _FLOATS[0],
+        ),
         ("qwen2.5-7b-q5-1", "Qwen2.5 7B up, Q5_1", 7, 18944, 3584, _FLOATS[2]),
         ("llama-3-8b-iq4-xs", "Llama 3 8B up, IQ4_XS", 23, 14336, 4096, _FLOATS[0]),
     )
@@ -68,9 +84,7 @@ def _prepare(call: Call, case: Case, generator: torch.Generator) -> None:
     draw_halves(call.args[0], call.args[1], generator)
 
 
-def _oracle(
-    W: torch.Tensor, quant_type: int, m: int, n: int, dtype: torch.dtype
-) -> list[Expected]:
+def _oracle(W: torch.Tensor, quant_type: int, m: int, n: int, dtype: torch.dtype) -> list[Expected]:
     value, size = decode(W, quant_type, torch.float64)
     return [Expected(value.view(m, n), dtype, size.view(m, n))]
 
@@ -122,7 +136,11 @@ def read_weight(block: bytes, quant_type: int, i: int) -> float:
     if quant_type == 14:
         byte = block[i // 128 * 64 + i % 64]
         code = (byte // 16 if i % 128 >= 64 else byte % 16) + 16 * two(128) - 32
-        return half(208) * int.from_bytes(block[192 + i // 16 : 193 + i // 16], "little", signed=True) * code
+        return (
+            half(208)
+            * int.from_bytes(block[192 + i // 16 : 193 + i // 16], "little", signed=True)
+            * code
+        )
     if quant_type == 20:
         return half(0) * IQ4_VALUES[nibble(2)]
     s = i // 32
@@ -198,7 +216,8 @@ OPERATORS = (
         id="vllm::ggml_dequantize",
         family="quantization",
         signatures=(
-            "ggml_dequantize(W: Tensor, quant_type: int, m: int, n: int, dtype: ScalarType?) -> Tensor",
+            "ggml_dequantize(W: Tensor, quant_type: int, m: int, n: int, dtype: ScalarType?) -> "
+            "Tensor",
         ),
         description=(
             "The weights of a GGML matrix: `W` uint8 [m, bytes of a row] to [m, n] of `dtype` "

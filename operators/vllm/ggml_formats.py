@@ -1,8 +1,9 @@
 """GGML's block formats: how bytes become weights, and blocks drawn at random.
 
-A row of weights is a run of blocks of 32 (the `_0`, `_1` and `NL` types) or 256 weights. Stated from
-the struct definitions of ggml-common.h (llama.cpp; the copy in vLLM 0.13, csrc/quantization/gguf).
-The types with look-up grids of hundreds of entries (IQ1, IQ2, IQ3) are left out.
+A row of weights is a run of blocks of 32 (the `_0`, `_1` and `NL` types) or 256 weights. Stated
+from the struct definitions of ggml-common.h (llama.cpp; the copy in vLLM 0.13,
+csrc/quantization/gguf). Types with look-up grids of hundreds of entries (IQ1, IQ2, IQ3) are left
+out.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+
+from kernelmark.operators.vllm.parts import split_dim
 
 #: (weights, their size: the sum of the absolute values of the terms that make them up)
 Decoded = tuple[torch.Tensor, torch.Tensor]
@@ -93,12 +96,12 @@ def _q8_0(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
 def _pairs_of_bits(data: torch.Tensor, halves: int) -> torch.Tensor:
     """Two-bit codes: byte l of each half of `data` holds codes l, 32 + l, 64 + l, 96 + l."""
     shifts = torch.arange(0, 8, 2, device=data.device).view(4, 1)
-    return (data.unflatten(-1, (halves, 1, -1)) >> shifts & 3).flatten(1)
+    return (data.reshape(len(data), halves, 1, -1) >> shifts & 3).flatten(1)
 
 
 def _q2_k(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
     scales = _bytes(blocks, 0, 16)
-    codes = _pairs_of_bits(_bytes(blocks, 16, 80), 2).unflatten(1, (16, 16))
+    codes = split_dim(_pairs_of_bits(_bytes(blocks, 16, 80), 2), 1, (16, 16))
     factor = _half(blocks, 80, work) * (scales & 15).to(work)
     offset = -_half(blocks, 82, work) * (scales >> 4).to(work)
     value, size = _affine(factor.unsqueeze(-1), codes, offset.unsqueeze(-1))
@@ -109,7 +112,7 @@ def _q3_k(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
     low = _pairs_of_bits(_bytes(blocks, 32, 96), 2)
     planes = torch.arange(8, device=blocks.device).view(8, 1)
     third = (_bytes(blocks, 0, 32).unsqueeze(1) >> planes & 1).flatten(1)
-    codes = (low + 4 * third - 4).unflatten(1, (16, 16))
+    codes = split_dim(low + 4 * third - 4, 1, (16, 16))
     packed = _bytes(blocks, 96, 108)
     shifts = torch.arange(0, 8, 2, device=blocks.device).view(4, 1)
     high = (packed[:, None, 8:] >> shifts & 3).flatten(1)
@@ -137,21 +140,21 @@ def _k_affine(blocks: torch.Tensor, codes: torch.Tensor, work: torch.dtype) -> D
 
 
 def _q4_k(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
-    codes = _nibbles(_bytes(blocks, 16, 144).unflatten(1, (4, 32))).view(-1, 8, 32)
+    codes = _nibbles(split_dim(_bytes(blocks, 16, 144), 1, (4, 32))).view(-1, 8, 32)
     return _k_affine(blocks, codes, work)
 
 
 def _q5_k(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
-    codes = _nibbles(_bytes(blocks, 48, 176).unflatten(1, (4, 32))).view(-1, 8, 32)
+    codes = _nibbles(split_dim(_bytes(blocks, 48, 176), 1, (4, 32))).view(-1, 8, 32)
     planes = torch.arange(8, device=blocks.device).view(8, 1)
     fifth = _bytes(blocks, 16, 48).unsqueeze(1) >> planes & 1
     return _k_affine(blocks, codes | fifth << 4, work)
 
 
 def _q6_k(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
-    low = _nibbles(_bytes(blocks, 0, 128).unflatten(1, (2, 64))).flatten(1)
+    low = _nibbles(split_dim(_bytes(blocks, 0, 128), 1, (2, 64))).flatten(1)
     high = _pairs_of_bits(_bytes(blocks, 128, 192), 2)
-    codes = ((low | high << 4) - 32).unflatten(1, (16, 16))
+    codes = split_dim((low | high << 4) - 32, 1, (16, 16))
     scales = _signed(_bytes(blocks, 192, 208))
     factor = _half(blocks, 208, work) * scales.to(work)
     value, size = _scaled(factor.unsqueeze(-1), codes)
@@ -168,7 +171,7 @@ def _iq4_nl(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
 
 
 def _iq4_xs(blocks: torch.Tensor, work: torch.dtype) -> Decoded:
-    codes = _nibbles(_bytes(blocks, 8, 136).unflatten(1, (8, 16)))
+    codes = _nibbles(split_dim(_bytes(blocks, 8, 136), 1, (8, 16)))
     two = torch.arange(0, 8, 2, device=blocks.device)
     high = (_bytes(blocks, 2, 4).unsqueeze(-1) >> two & 3).flatten(1)
     low = torch.stack([_bytes(blocks, 4, 8) & 15, _bytes(blocks, 4, 8) >> 4], -1).flatten(1)
@@ -257,7 +260,7 @@ def decode(packed: torch.Tensor, quant_type: int, work: torch.dtype) -> Decoded:
 
 
 def draw_halves(packed: torch.Tensor, quant_type: int, generator: torch.Generator) -> None:
-    """Puts float16 numbers of either sign, at least a tenth of the largest, where a type has them."""
+    """Puts float16 numbers of either sign where a type has them, a tenth of the largest and up."""
     form = FORMATS[quant_type]
     blocks = packed.view(-1, form.nbytes)
     for at, largest in form.halves:

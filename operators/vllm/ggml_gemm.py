@@ -33,7 +33,8 @@ from kernelmark.operators.vllm.ggml_formats import (
     draw_halves,
     row_bytes,
 )
-from kernelmark.operators.vllm.parts import nbytes
+from kernelmark.operators.vllm.parts import nbytes, split_dim
+from kernelmark.operators.vllm.weight_gemm import summed_in
 
 _U8, _I32 = torch.uint8, torch.int32
 _HALF, _BRAIN, _SINGLE = torch.float16, torch.bfloat16, torch.float32
@@ -55,7 +56,7 @@ def quantise(x: torch.Tensor, work: torch.dtype) -> torch.Tensor:
     """x [..., columns] as Q8_1 gives it back: per 32 columns d = max|x| / 127 (float32), codes
     x / d rounded to the nearest, halves away from zero; d is kept as float16.
     """
-    blocks = x.float().unflatten(-1, (-1, 32))
+    blocks = split_dim(x.float(), -1, (x.shape[-1] // 32, 32))
     d = blocks.abs().amax(-1, keepdim=True) / 127.0
     quotient = torch.where(d == 0, 0.0, blocks / d)
     codes = torch.trunc(quotient.abs() + 0.5) * quotient.sign()
@@ -81,7 +82,7 @@ def _matrix_cases(vector: bool) -> Sequence[Case]:
 
     floats = (_HALF, _BRAIN, _SINGLE)
     kinds = tuple(FORMATS) if vector else _MATRIX_TYPES
-    shapes = [
+    shapes: list[tuple[Any, ...]] = [
         (f"{FORMATS[kind].name}-{dtype_name(t)}", kind, 24, 512, 1 if vector else 7, t)
         for i, kind in enumerate(kinds)
         for t in (floats[i % 3], *((floats[(i + 1) % 3],) if i % 2 else ()))
@@ -93,7 +94,7 @@ def _matrix_cases(vector: bool) -> Sequence[Case]:
         ("Q6_K-rows-3", 14, 3, 768, 3 if vector else 40, _HALF),
     ]
     tokens = (1, 1, 2, 1, 4, 1, 1) if vector else (512, 64, 2048, 128, 32, 1024, 256)
-    models = (
+    models: Sequence[tuple[Any, ...]] = (
         ("llama-3-8b-q4-k", "Llama 3 8B gate and up, Q4_K", 12, 28672, 4096, _HALF),
         ("llama-3-8b-down-q6-k", "Llama 3 8B down, Q6_K", 14, 4096, 14336, _BRAIN),
         ("llama-3-8b-qkv-q8-0", "Llama 3 8B qkv, Q8_0", 8, 6144, 4096, _HALF),
@@ -116,9 +117,7 @@ def _prepare_matrix(call: Call, case: Case, generator: torch.Generator) -> None:
     draw_halves(call.args[0], call.args[2], generator)
 
 
-def _matrix_oracle(
-    W: torch.Tensor, X: torch.Tensor, quant_type: int, row: int
-) -> list[Expected]:
+def _matrix_oracle(W: torch.Tensor, X: torch.Tensor, quant_type: int, row: int) -> list[Expected]:
     return [_product(X, decode(W, quant_type, torch.float64)[0], X.dtype)]
 
 
@@ -181,8 +180,9 @@ def _wrong_operands(
     if variant == "activations not quantised":
         x = X.float()
     if variant == "activations truncated":
-        d = X.float().unflatten(-1, (-1, 32)).abs().amax(-1, keepdim=True) / 127
-        x = ((X.float().unflatten(-1, (-1, 32)) / d).trunc() * d.half()).flatten(-2)
+        parts = split_dim(X.float(), -1, (X.shape[-1] // 32, 32))
+        d = parts.abs().amax(-1, keepdim=True) / 127
+        x = ((parts / d).trunc() * d.half()).flatten(-2)
     if variant == "one scale a row":
         d = X.float().abs().amax(-1, keepdim=True) / 127
         x = (X.float() / d).round() * d.half()
@@ -192,19 +192,11 @@ def _wrong_operands(
     return x, weights
 
 
-def _sum_in(dtype: torch.dtype, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """x [M, K] times weights [N, K] transposed, summed in `dtype` 8 terms at a time."""
-    total = torch.zeros((), dtype=dtype)
-    for a, b in zip(x.split(8, 1), weights.split(8, 1), strict=True):
-        total = (total + a @ b.t()).to(dtype)
-    return total
-
-
 def _matrix_mutant(variant: str) -> Callable[..., torch.Tensor]:
     def mutant(W: torch.Tensor, X: torch.Tensor, quant_type: int, row: int) -> torch.Tensor:
         x, weights = _wrong_operands(variant, W, X, quant_type)
         if variant == "sums in bfloat16":
-            return _sum_in(torch.bfloat16, x, weights).to(X.dtype)
+            return summed_in(torch.bfloat16, x, weights.t()).to(X.dtype)
         return (x @ weights.t()).to(X.dtype)
 
     return mutant
@@ -244,7 +236,7 @@ def _moe_cases(vector: bool) -> Sequence[Case]:
         )  # fmt: skip
 
     floats = (_HALF, _BRAIN, _SINGLE)
-    shapes = [
+    shapes: list[tuple[Any, ...]] = [
         (f"{FORMATS[kind].name}-{dtype_name(floats[i % 3])}", kind, 4, 5, 2, 256, 24, floats[i % 3])
         for i, kind in enumerate(_MATRIX_TYPES)
     ]
@@ -255,13 +247,13 @@ def _moe_cases(vector: bool) -> Sequence[Case]:
         ("odd-rows", 14, 4, 3, 2, 256, 37, _HALF),
         ("idle-experts", 8, 32, 2, 2, 256, 8, _HALF),
     ]
-    models = (
+    models: Sequence[tuple[Any, ...]] = (
         ("mixtral-q4-k", "Mixtral 8x7B, gate of every expert, Q4_K", 12, 8, 2, 4096, 14336, _HALF),
         ("mixtral-q6-k", "Mixtral 8x7B, down of every expert, Q6_K", 14, 8, 2, 14336, 4096, _BRAIN),
         ("mixtral-q4-0", "Mixtral 8x7B, up of every expert, Q4_0", 2, 8, 2, 4096, 14336, _HALF),
         ("qwen3-30b-q8-0", "Qwen3 30B-A3B, gate and up, Q8_0", 8, 128, 8, 2048, 1536, _HALF),
         ("qwen3-30b-q5-k", "Qwen3 30B-A3B, down, Q5_K", 13, 128, 8, 768, 2048, _BRAIN),
-        ("deepseek-v2-lite-q3-k", "DeepSeek V2 Lite, gate and up, Q3_K", 11, 64, 6, 2048, 2816, _HALF),
+        ("deepseek-v2-lite-q3-k", "DeepSeek V2 Lite, up, Q3_K", 11, 64, 6, 2048, 2816, _HALF),
         ("deepseek-v2-lite-q5-1", "DeepSeek V2 Lite, down, Q5_1", 7, 64, 6, 1408, 2048, _SINGLE),
     )  # fmt: skip
     counts = (8, 4, 16, 32, 64, 16, 32) if vector else (512, 256, 128, 1024, 2048, 512, 512)
@@ -360,9 +352,7 @@ def _moe_oracle(
     top_k: int,
     tokens: int,
 ) -> list[Expected]:
-    experts = _expert_of_pair(
-        sorted_token_ids, expert_ids, num_tokens_post_padded, tokens * top_k
-    )
+    experts = _expert_of_pair(sorted_token_ids, expert_ids, num_tokens_post_padded, tokens * top_k)
     return _experts_expected(X, W, experts, top_k, quant_type)
 
 
@@ -443,9 +433,7 @@ def _moe(
     top_k: int,
     tokens: int,
 ) -> torch.Tensor:
-    experts = _expert_of_pair(
-        sorted_token_ids, expert_ids, num_tokens_post_padded, tokens * top_k
-    )
+    experts = _expert_of_pair(sorted_token_ids, expert_ids, num_tokens_post_padded, tokens * top_k)
     return _by_all_experts(X, W, experts, top_k, quant_type)
 
 
@@ -476,7 +464,7 @@ def _wrong_pairs(
         x = x[torch.arange(len(experts)) % len(x)]
         return _all_experts(x, weights, experts, 1, X.dtype)
     if variant == "sums in bfloat16":
-        every = _sum_in(torch.bfloat16, x, weights.flatten(0, 1)).view(len(x), len(W), -1)
+        every = summed_in(torch.bfloat16, x, weights.flatten(0, 1).t()).view(len(x), len(W), -1)
         return every[torch.arange(len(experts)) // top_k, experts.long()].to(X.dtype)
     return _all_experts(x, weights, experts, top_k, X.dtype)
 
@@ -568,8 +556,8 @@ OPERATORS = (
     _matrix_operator(
         "ggml_mul_mat_a8",
         False,
-        "Y = X W^T: `X` [batch, columns] times GGML weights `W` (uint8 [row, bytes of a row]) gives "
-        "[batch, row]. ",
+        "Y = X W^T: `X` [batch, columns] times GGML weights `W` (uint8 [row, bytes of a row]) "
+        "gives [batch, row]. ",
     ),
     _matrix_operator(
         "ggml_mul_mat_vec_a8",

@@ -37,7 +37,9 @@ def _pack_cases() -> Sequence[Case]:
         small("tall", scales(129, 3), draws=draws),
         small("three-dimensions", scales(2, 4, 24), draws=draws),
         small("all-codes", scales(24, 50, fill="bits"), draws=draws),
-        small("small-scales", spec((8, 40), _E4M3, fill="uniform", low=0.0, high=0.02), draws=draws),
+        small(
+            "small-scales", spec((8, 40), _E4M3, fill="uniform", low=0.0, high=0.02), draws=draws
+        ),
         small("misaligned", spec((5, 9), _E4M3, fill="uniform", offset=3), draws=draws),
         small("none", scales(0, 8), draws=draws),
         *(full(name, origin, scales(*shape), draws=draws) for name, origin, *shape in models),
@@ -96,8 +98,8 @@ OPERATORS = (
         description=(
             "Group scales of 4-bit weights expanded for a table look-up: for each element s of "
             "`scales` (float8_e4m3fn, any shape, contiguous, in row-major order) the eight values "
-            "-8 s, -7 s, ..., -1 s, each rounded to float8_e4m3fn (nearest, ties to even, saturated "
-            "to 448 in size; NaN stays NaN). The result is flat, 8 * numel elements."
+            "-8 s, -7 s, ..., -1 s, each rounded to float8_e4m3fn (nearest, ties to even, "
+            "saturated to 448 in size; NaN stays NaN). The result is flat, 8 * numel elements."
         ),
         sources=(
             "vLLM 0.13, vllm._custom_ops.cutlass_pack_scale_fp8",

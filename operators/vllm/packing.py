@@ -13,17 +13,19 @@ import functools
 
 import torch
 
+from kernelmark.operators.vllm.parts import split_dim
+
 #: Marlin's layout in words, for descriptions
 MARLIN_LAYOUT = (
-    "Marlin's layout: the [K, N] codes are cut into 16 x 16 tiles, four tiles side by side (16 x 64 "
-    "codes) follow one another along N, then along K; 1024 codes are stored for each of the 32 "
-    "threads of a warp in turn. Thread t gets, for tile 0 to 3, the eight codes v0 to v7 at columns "
-    "c = t // 4 (v0 to v3) and c + 8 (v4 to v7), rows r, r + 1, r + 8, r + 9 with r = 2 (t % 4). "
-    "4 bits: one word a tile, its nibbles from the low end v0, v2, v4, v6, v1, v3, v5, v7; 8 bits: "
-    "two words a tile, bytes v0, v2, v1, v3 and v4, v6, v5, v7. With `is_a_8bit` 32 x 16 tiles "
-    "come in pairs (32 x 32 codes); for each tile and each of columns c and c + 8, thread t gets v0 "
-    "to v3 at rows r to r + 3 and v4 to v7 at rows r + 16 to r + 19, r = 4 (t % 4); 4 bits: one "
-    "word, nibbles v0, v4, v1, v5, v2, v6, v3, v7; 8 bits: two words, bytes in order. "
+    "Marlin's layout: the [K, N] codes are cut into 16 x 16 tiles, four tiles side by side (16 x "
+    "64 codes) follow one another along N, then along K; 1024 codes are stored for each of the 32 "
+    "threads of a warp in turn. Thread t gets, for tile 0 to 3, the eight codes v0 to v7 at "
+    "columns c = t // 4 (v0 to v3) and c + 8 (v4 to v7), rows r, r + 1, r + 8, r + 9 with r = 2 (t "
+    "% 4). 4 bits: one word a tile, its nibbles from the low end v0, v2, v4, v6, v1, v3, v5, v7; 8 "
+    "bits: two words a tile, bytes v0, v2, v1, v3 and v4, v6, v5, v7. With `is_a_8bit` 32 x 16 "
+    "tiles come in pairs (32 x 32 codes); for each tile and each of columns c and c + 8, thread t "
+    "gets v0 to v3 at rows r to r + 3 and v4 to v7 at rows r + 16 to r + 19, r = 4 (t % 4); 4 "
+    "bits: one word, nibbles v0, v4, v1, v5, v2, v6, v3, v7; 8 bits: two words, bytes in order. "
 )
 
 #: columns (AWQ) or rows (ExLlama, 4 bits) in the nibbles of a word, lowest first
@@ -52,7 +54,7 @@ def pack_words(codes: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
     last = codes.movedim(dim, -1)
     if 32 % bits == 0:
         shifts = torch.arange(0, 32, bits, device=codes.device)
-        words = (last.unflatten(-1, (last.shape[-1] * bits // 32, 32 // bits)) << shifts).sum(-1)
+        words = (split_dim(last, -1, (last.shape[-1] * bits // 32, 32 // bits)) << shifts).sum(-1)
         return to_int32(words).movedim(-1, dim).contiguous()
     stream = (last.unsqueeze(-1) >> torch.arange(bits, device=codes.device)) & 1
     stream = stream.reshape(*last.shape[:-1], last.shape[-1] * bits // 32, 32)
@@ -76,7 +78,7 @@ def unpack_words(words: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
 def _blocked(codes: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
     """Every block of len(order) codes along `dim` rearranged: position p gets code order[p]."""
     last = codes.movedim(dim, -1)
-    blocks = last.unflatten(-1, (last.shape[-1] // order.numel(), order.numel()))
+    blocks = split_dim(last, -1, (last.shape[-1] // order.numel(), order.numel()))
     return blocks[..., order.to(codes.device)].flatten(-2).movedim(-1, dim)
 
 
@@ -277,7 +279,7 @@ def marlin_24_pack(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Kept codes [K / 2, N] and their places to (words, metadata).
 
-    Rows 2 i and 2 i + 1 of `kept` are the two codes kept of rows 4 i to 4 i + 3 of the dense matrix;
+    Rows 2 i and 2 i + 1 of `kept` are the codes kept of rows 4 i to 4 i + 3 of the dense matrix;
     `places` (same shape, 0 to 3, the first below the second) says which. Words are int32
     [K / 32, N * 16 * bits / 32], metadata int16 [K / 32, 2 N].
     """

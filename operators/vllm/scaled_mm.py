@@ -26,7 +26,6 @@ from kernelmark.operators.records import (
     Tolerance,
 )
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.parts import nbytes
 
 _I8, _E4M3, _HALF, _BRAIN = torch.int8, torch.float8_e4m3fn, torch.float16, torch.bfloat16
 _BLOCK = 128
@@ -460,9 +459,10 @@ def _azp_cases() -> Sequence[Case]:
 
 
 _EPILOGUE = (
-    "`scale_a` (float32) is one scale or one a row ([M, 1]), `scale_b` one or one a column "
-    "([1, N]). `bias` is [N] of `out_dtype`, which is float16 or bfloat16. `a` is row-major; its "
-    "leading dimensions are rows. `b` is column-major (strides (1, K)). M = 0 gives an empty tensor."
+    "`scale_a` (float32) is one scale or one a row ([M, 1]), `scale_b` one or one a column ([1, "
+    "N]). `bias` is [N] of `out_dtype`, which is float16 or bfloat16. `a` is row-major; its "
+    "leading dimensions are rows. `b` is column-major (strides (1, K)). M = 0 gives an empty "
+    "tensor."
 )
 
 OPERATORS = (
@@ -512,7 +512,8 @@ OPERATORS = (
         family="gemm-quant",
         signatures=(
             "cutlass_scaled_mm_azp(a: Tensor, b: Tensor, scale_a: Tensor, scale_b: Tensor, "
-            "out_dtype: ScalarType, azp_adj: Tensor, azp: Tensor?=None, bias: Tensor?=None) -> Tensor",
+            "out_dtype: ScalarType, azp_adj: Tensor, azp: Tensor?=None, bias: Tensor?=None) -> "
+            "Tensor",
         ),
         description=(
             "Product of int8 `a` [..., K], whose values have zero points, and int8 `b` [K, N]: "

@@ -39,6 +39,15 @@ def product(
     return [Expected(value, a.dtype, scale)]
 
 
+def summed_in(dtype: torch.dtype, x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """For mutants: x [M, K] times weights [K, N], summed in `dtype`, 8 terms at a time."""
+    total = torch.zeros((), dtype=dtype, device=x.device)
+    for start in range(0, x.shape[1], 8):
+        part = slice(start, start + 8)
+        total = (total + x[:, part] @ weights[part]).to(dtype)
+    return total
+
+
 def gemm_cost(case: Case, m: int, n: int, k: int, written: int, *read: TensorSpec | None) -> Cost:
     """2 M N K useful flops; every tensor in `read` once, `written` bytes."""
     return Cost(flops=2 * m * n * k, nbytes=nbytes(*read) + written)
