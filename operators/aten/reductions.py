@@ -193,7 +193,8 @@ def _sum_cases() -> Sequence[Case]:
 @functools.cache
 def _mean_cases() -> Sequence[Case]:
     return (
-        *_float_cases(),
+        # ATen sums a narrower dtype before the cast on CPU, after it on CUDA: left out.
+        *(case for case in _float_cases() if case.name != "cast-down"),
         small("empty-mean", spec((3, 0)), [1], overload=1, draws=("base",)),
         small(
             "bool-to-float",
@@ -365,7 +366,8 @@ _MEAN = Operator(
         "Arithmetic mean of `self` over the dimensions `dim`: a list of ints, negative ones count "
         "from the end; None, an empty list, or the overloads without `dim` reduce all. With "
         "`keepdim` the reduced dimensions stay with size 1, else they go. The result has the dtype "
-        "`dtype`, by default that of `self`; integer and bool inputs need a floating `dtype`. "
+        "`dtype`, by default that of `self` and never narrower; integer and bool inputs need a "
+        "floating-point one. "
         "float16 and bfloat16 accumulate in float32; the quotient is rounded once. A mean over no "
         "elements is NaN. NaN and infinities propagate. The `out` overloads write into `out`, "
         "which has the result's shape and dtype, may have any strides, and is returned."
