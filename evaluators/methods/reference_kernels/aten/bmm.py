@@ -59,7 +59,6 @@ _bmm_half = triton.autotune(
     [
         _config(64, 64, 32, 4, 4),
         _config(128, 256, 64, 8, 3),
-        _config(128, 128, 64, 8, 3),
         _config(16, 64, 128, 4, 4),
     ],
     _KEY,
