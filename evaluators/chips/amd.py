@@ -1,11 +1,15 @@
-"""AMD GPUs under ROCm: Instinct and Radeon. Torch calls the device ``cuda``."""
+"""AMD GPUs under ROCm: Instinct and Radeon. Torch calls the device ``cuda``.
+
+Peaks are the vendor's published figures as noted in 2026-11 and not yet checked again against the
+source named; `Peaks.source` says so (`unchecked`).
+"""
 
 from __future__ import annotations
 
 from kernelmark.evaluators.chips.accelerator import FLOAT8, MIB, Accelerator, peaks, version_in
 from kernelmark.evaluators.chips.base import COMMON_DTYPES
 
-_SHEET = "AMD {} data sheet, dense matrix figures; taken 2026-11"
+_SHEET = "AMD {} data sheet, dense matrix figures; noted 2026-11, unchecked"
 _CDNA3 = {"float64": 163.4, "float32": 163.4, "tf32": 653.7, "float16": 1307.4, "int8": 2614.9}
 _CDNA4 = {"float64": 78.6, "float32": 157.3, "float16": 2516.6, "float8": 5033.2, "int8": 5033.2}
 _MI350X = {"float64": 72.1, "float32": 144.2, "float16": 2306.9, "float8": 4613.7, "int8": 4613.7}

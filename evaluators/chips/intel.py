@@ -1,11 +1,15 @@
-"""Intel GPUs (Data Center GPU Max, Arc) through torch's own ``xpu`` device."""
+"""Intel GPUs (Data Center GPU Max, Arc) through torch's own ``xpu`` device.
+
+Peaks are the vendor's published figures as noted in 2026-11 and not yet checked again against the
+source named; `Peaks.source` says so (`unchecked`).
+"""
 
 from __future__ import annotations
 
 from kernelmark.evaluators.chips.accelerator import MIB, Accelerator, peaks, version_in
 from kernelmark.evaluators.chips.base import COMMON_DTYPES
 
-_SHEET = "Intel {} specification, XMX figures, dense; taken 2026-11"
+_SHEET = "Intel {} specification, XMX figures, dense; noted 2026-11, unchecked"
 
 CHIP = Accelerator(
     name="intel",

@@ -1,4 +1,8 @@
-"""MetaX GPUs under MACA. Torch calls the device ``cuda``."""
+"""MetaX GPUs under MACA. Torch calls the device ``cuda``.
+
+Peaks are the vendor's published figures as noted in 2026-11 and not yet checked again against the
+source named; `Peaks.source` says so (`unchecked`).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ block. Offsets beyond 32 bits from a pointer are not reliable; bfloat16 is slowe
         (
             r"C500",
             peaks(
-                "MetaX C500 product page; taken 2026-11",
+                "MetaX C500 product page; noted 2026-11, unchecked",
                 1800,
                 64,
                 float32=36,

@@ -1,4 +1,8 @@
-"""Moore Threads GPUs, through torch_musa."""
+"""Moore Threads GPUs, through torch_musa.
+
+Peaks are the vendor's published figures as noted in 2026-11 and not yet checked again against the
+source named; `Peaks.source` says so (`unchecked`).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ Moore Threads GPU, torch's device is musa (torch_musa). Warps of 128 threads on 
         (
             r"S4000",
             peaks(
-                "Moore Threads MTT S4000 product page; taken 2026-11",
+                "Moore Threads MTT S4000 product page; noted 2026-11, unchecked",
                 768,
                 48,
                 float32=25,

@@ -1,12 +1,18 @@
-"""NVIDIA GPUs, compute capability 8.0 and newer."""
+"""NVIDIA GPUs, compute capability 8.0 and newer.
+
+Peaks are the vendor's published figures as noted in 2026-11 and not yet checked again against the
+source named; `Peaks.source` says so (`unchecked`).
+"""
 
 from __future__ import annotations
 
 from kernelmark.evaluators.chips.accelerator import MIB, Accelerator, peaks, version_in
 from kernelmark.evaluators.chips.base import COMMON_DTYPES
 
-_SHEET = "NVIDIA {} data sheet, dense (half of the figures with sparsity); taken 2026-11"
-_PAPER = "NVIDIA {} architecture white paper, appendix, dense, boost clock; taken 2026-11"
+_SHEET = "NVIDIA {} data sheet, dense (half of the figures with sparsity); noted 2026-11, unchecked"
+_PAPER = (
+    "NVIDIA {} architecture white paper, appendix, dense, boost clock; noted 2026-11, unchecked"
+)
 _HOPPER = {
     "float64": 67,
     "float32": 67,

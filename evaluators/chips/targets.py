@@ -60,8 +60,8 @@ class Multiprocessor:
 
 
 def _sm(waves: int, blocks: int, shared_kb: int) -> Multiprocessor:
-    """NVIDIA. Source: CUDA C++ Programming Guide 13.0, technical specifications per compute
-    capability, read 2025-11; register allocation per warp in units of 256 (CUDA occupancy
+    """NVIDIA. Source: CUDA C++ Programming Guide, technical specifications per compute
+    capability; register allocation per warp in units of 256 (CUDA occupancy
     calculator)."""
     return Multiprocessor(
         waves=waves,
@@ -77,13 +77,13 @@ def _sm(waves: int, blocks: int, shared_kb: int) -> Multiprocessor:
 
 def _cdna(lds_kb: int, lds_granule: int) -> Multiprocessor:
     """AMD CDNA 2 to 4. Source: CDNA 3 and 4 ISA guides; LLVM AMDGPU usage, "VGPR allocation
-    granularity" and LDS granularity (LLVM 21), read 2025-11."""
+    granularity" and LDS granularity (LLVM 21)."""
     return Multiprocessor(8, 512, 8, 32, lds_kb * KB, lds_kb * KB, lds_granule)
 
 
 def _rdna() -> Multiprocessor:
     """AMD RDNA 3 and 4 with 1.5 times the registers, wave32. Source: RDNA 3 and 4 ISA guides;
-    LLVM AMDGPU (gfx1100, gfx1201), read 2025-11."""
+    LLVM AMDGPU (gfx1100, gfx1201)."""
     return Multiprocessor(16, 1536, 24, 32, 128 * KB, 64 * KB, 1024)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from kernelmark.evaluators.chips.registry import all_chips
 
 CHIPS = [c for c in all_chips().values() if c.attests == "executed" and c.detect().usable]
