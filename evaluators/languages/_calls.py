@@ -179,7 +179,9 @@ class Calls(Outside):
         statements: list[ast.stmt] = body if isinstance(body, list) else []
         if isinstance(body, ast.expr):
             statements = [ast.Return(body, lineno=body.lineno)]
-        names = frozenset(bound) | assigned(statements)
+        if id(body) not in self._names:
+            self._names[id(body)] = assigned(statements)
+        names = frozenset(bound) | self._names[id(body)]
         frame = self._frame(function.node, function.frame, key, names)
         for name, values in bound.items():
             self._cell(frame, name, values)

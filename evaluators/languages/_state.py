@@ -102,6 +102,7 @@ class State:
         self._hooks: dict[int, dict[tuple[str, Value], None]] = {0: {}}
         self._tuned: set[int] = set()
         self._escapes: dict[int, frozenset[str]] = {}
+        self._names: dict[int, frozenset[str]] = {}  #: bound in a function, by its body
         self._supplied: set[str] = set()  #: parameters that configurations and heuristics give
         self._done: set[int] = set()
         self._late: dict[Finding, None] = {}  #: findings that hold only if a round ends with them

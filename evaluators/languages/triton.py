@@ -60,8 +60,12 @@ class TritonLanguage:
         if isinstance(tree, Finding):
             return [tree]
         interpreter = Interpreter(tree, entry, operator)
-        interpreter.run()
-        check_kernels(interpreter, source)
+        try:
+            interpreter.run()
+            check_kernels(interpreter, source)
+        except Exception as error:  # foreign text may not stop a judge: what is not read is refused
+            reason = f"cannot be read by the scan ({type(error).__name__}: {error}); simplify"
+            return [Finding(1, reason)]
         wants_kernel = operator is None or operator.kind != "metadata"
         if not interpreter.findings and wants_kernel and not interpreter.launched:
             interpreter.refuse(tree, f"`{entry}` launches no Triton kernel of its own")
