@@ -1,0 +1,88 @@
+"""Product of int8 matrices whose left operand has zero points, removed from the exact sums.
+
+Each program owns a tile of the result and walks K in steps of 128 bytes, summing in int32. The
+share of the zero points (a column's sum of `b`, times the row's zero point where there is one a
+row) is taken off in int32 too, where the difference is exact; scales and bias follow in float32.
+Programs are numbered in groups of GROUP tile rows, so that those running together share tiles.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.autotune(
+    configs=[
+        triton.Config({"BLOCK_M": 64, "BLOCK_N": 128}, num_warps=4, num_stages=4),
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3),
+        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128}, num_warps=8, num_stages=4),
+        triton.Config({"BLOCK_M": 16, "BLOCK_N": 128}, num_warps=4, num_stages=5),
+    ],
+    key=["size_class", "n", "k"],
+)
+@triton.jit
+def _scaled_mm_azp(
+    a, b, scale_a, scale_b, azp_adj, azp, bias, out, m, n, k, size_class,
+    a_m, a_k, b_k, b_n, sa_m, sb_n,
+    ROWS: tl.constexpr, BIAS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr = 128,
+    GROUP: tl.constexpr = 8,
+):  # fmt: skip
+    program = tl.program_id(0)
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    first = program // (GROUP * tiles_n) * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)
+    tile_m = first + program % (GROUP * tiles_n) % height
+    tile_n = program % (GROUP * tiles_n) // height
+
+    i = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
+    j = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
+    p = tl.arange(0, BLOCK_K).to(tl.int64)
+    a += i[:, None] * a_m + p[None, :] * a_k
+    b += p[:, None] * b_k + j[None, :] * b_n
+    total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32)
+    for step in range(0, tl.cdiv(k, BLOCK_K)):
+        inside = p < k - step * BLOCK_K
+        left = tl.load(a, mask=(i < m)[:, None] & inside[None, :], other=0)
+        right = tl.load(b, mask=inside[:, None] & (j < n)[None, :], other=0)
+        total = tl.dot(left, right, total, out_dtype=tl.int32)
+        a += BLOCK_K * a_k
+        b += BLOCK_K * b_k
+    share = tl.load(azp_adj + j, mask=j < n, other=0)[None, :]
+    if ROWS:
+        share = tl.load(azp + i, mask=i < m, other=0)[:, None] * share
+    rows = tl.load(scale_a + i * sa_m, mask=i < m, other=0.0)
+    columns = tl.load(scale_b + j * sb_n, mask=j < n, other=0.0)
+    result = (total - share).to(tl.float32) * columns[None, :] * rows[:, None]
+    if BIAS:
+        result += tl.load(bias + j, mask=j < n, other=0.0).to(tl.float32)[None, :]
+    tl.store(
+        out + i[:, None] * n + j[None, :], result, mask=(i < m)[:, None] & (j < n)[None, :]
+    )
+
+
+def cutlass_scaled_mm_azp(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    scale_a: torch.Tensor,
+    scale_b: torch.Tensor,
+    out_dtype: torch.dtype,
+    azp_adj: torch.Tensor,
+    azp: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> torch.Tensor:
+    rows = a.reshape(-1, a.shape[-1])
+    (m, k), n = rows.shape, b.shape[1]
+    out = torch.empty((*a.shape[:-1], n), dtype=out_dtype, device=a.device)
+    if m == 0 or n == 0:
+        return out
+
+    def grid(meta):
+        return (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
+
+    _scaled_mm_azp[grid](
+        rows, b, scale_a, scale_b, azp_adj, azp, bias, out, m, n, k, triton.next_power_of_2(m),
+        *rows.stride(), *b.stride(), int(scale_a.numel() > 1), int(scale_b.numel() > 1),
+        ROWS=azp is not None, BIAS=bias is not None,
+    )  # fmt: skip
+    return out
