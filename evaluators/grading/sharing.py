@@ -82,6 +82,7 @@ class SharedMemory:
     @classmethod
     def adopt(cls, fd: int, nbytes: int) -> SharedMemory:
         """The memory behind `fd`, which stays the caller's to close. `nbytes` as its owner says."""
+        torch.cuda.synchronize()  # a fresh process has no context yet, and an import needs one
         handle = ctypes.c_uint64()
         descriptor = ctypes.c_void_p(fd)
         _driver("cuMemImportFromShareableHandle", ctypes.byref(handle), descriptor, _POSIX)
