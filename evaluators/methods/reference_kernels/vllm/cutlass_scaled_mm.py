@@ -67,9 +67,7 @@ def _scaled_mm(
         result = result * columns[None, :] * rows[:, None]
     if BIAS:
         result += tl.load(bias + j, mask=j < n, other=0.0).to(tl.float32)[None, :]
-    tl.store(
-        out + i[:, None] * n + j[None, :], result, mask=(i < m)[:, None] & (j < n)[None, :]
-    )
+    tl.store(out + i[:, None] * n + j[None, :], result, mask=(i < m)[:, None] & (j < n)[None, :])
 
 
 def cutlass_scaled_mm(
