@@ -178,7 +178,8 @@ def _sparse_cases() -> Sequence[Case]:
             queries, block, block * wide, causal,
         )  # fmt: skip
         tier: Any = "full" if origin else "small"
-        return Case(name, args, tier=tier, origin=f"{origin}; {keys} keys" if origin else "")
+        origin = f"{origin}; {keys} keys" if origin else ""
+        return Case(name, args, tier=tier, origin=origin, draws=("base",) * 3)
 
     qwen = "Qwen 2.5 1M (MInference), blocks of 64"
     return (

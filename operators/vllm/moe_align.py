@@ -118,7 +118,7 @@ def _align_cases() -> Sequence[Case]:
             integers(size // block), integers(1), integers(experts) if mapped else None,
         )  # fmt: skip
         tier: Any = "full" if origin else "small"
-        return Case(name, args, tier=tier, origin=origin)
+        return Case(name, args, tier=tier, origin=origin, draws=("base",) * 3)
 
     return (
         case("eight-experts", 20, 2, 8, 4),
@@ -293,7 +293,7 @@ def _lora_cases() -> Sequence[Case]:
             integers(experts) if mapped else None,
         )  # fmt: skip
         tier: Any = "full" if origin else "small"
-        return Case(name, args, tier=tier, origin=origin)
+        return Case(name, args, tier=tier, origin=origin, draws=("base",) * 3)
 
     return (
         case("two-adapters", 20, 2, 8, 4, 2),
@@ -416,7 +416,7 @@ def _batched_cases() -> Sequence[Case]:
         counts = spec((experts,), torch.int32, fill="integers", low=0, high=most + 1)
         args = (most, block, counts, integers(blocks * block), integers(blocks), integers(1))
         tier: Any = "full" if origin else "small"
-        return Case(name, args, tier=tier, origin=origin)
+        return Case(name, args, tier=tier, origin=origin, draws=("base",) * 3)
 
     return (
         case("four-experts", 4, 4, 20),
