@@ -109,11 +109,15 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
     return value
 
 
-def copy_view(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with the same strides and storage offset, gap bytes included, in a new storage."""
+def copy_view(tensor: torch.Tensor, device: torch.device | None = None) -> torch.Tensor:
+    """A copy with the same strides and storage offset, gap bytes included, in a new storage.
+
+    On `device`, or on the tensor's own.
+    """
     storage = tensor.untyped_storage()
-    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage).clone()
-    copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    raw = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+    flat = raw.to(device or tensor.device, copy=True)
+    copy = torch.empty(0, dtype=tensor.dtype, device=flat.device)
     return copy.set_(flat.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
 
 

@@ -162,20 +162,52 @@ def _agreement(operator: Operator, case: Case, call: Call) -> Iterator[str]:
         if fed and numbers and bool(want.value.isnan().all()):
             yield f"result {i} of the oracle is all NaN"
     if operator.tolerance.kind != "distribution":
-        private = Call(*map_tensors((call.args, call.kwargs), lambda t: copy_view(t).cpu()))
+        private = _on_cpu(call)
         second = operator.second(*private.args, **private.kwargs)
         values = _as_values(expected, call)
         fault = judge_results(operator, case, values, _cast(second, values))
         if fault:
             yield f"oracle and second statement differ: {fault}"
-    given = call.clone()
-    baseline = calling.results_in(operator.baseline, operator, case, given)
-    pristine = given if operator.accepts is None else call
-    fault = judge_results(operator, case, expected, baseline, pristine)
-    if _repeats(operator.baseline, operator, case, call):
-        fault = fault or "the same random numbers in every call"
+    fault = baseline_fault(operator, case, call, expected)
     if fault:
         yield f"the baseline does not pass (wrong oracle or unreachable tolerance): {fault}"
+
+
+def baseline_fault(
+    operator: Operator, case: Case, call: Call, expected: Sequence[Any] | None = None
+) -> str:
+    """Why the baseline's answer to `call` is refused, or an empty string.
+
+    `expected` is the oracle's answer, where it has been asked already.
+    """
+    expected = calling.expected_of(operator, call) if expected is None else expected
+    fault = _refusal(operator.baseline, operator, case, call, expected)
+    if not fault and _repeats(operator.baseline, operator, case, call, expected):
+        return "the same random numbers in every call"
+    return fault
+
+
+def _refusal(
+    function: Callable[..., Any],
+    operator: Operator,
+    case: Case,
+    call: Call,
+    expected: Sequence[Any],
+) -> str:
+    """Why what `function` gives for a private copy of `call` is refused, or an empty string."""
+    given = call.clone()
+    results = calling.results_in(function, operator, case, given)
+    # Views are judged against the memory that was given; `accepts` gets what went in, as drawn.
+    pristine = given if operator.accepts is None else call
+    return judge_results(operator, case, expected, results, pristine)
+
+
+def _on_cpu(call: Call) -> Call:
+    """A private copy of `call` for a second statement: storages whole, devices named the CPU."""
+    cpu = torch.device("cpu")
+    args, kwargs = map_tensors((call.args, call.kwargs), lambda t: copy_view(t, cpu))
+    named = {k: cpu if isinstance(v, torch.device) else v for k, v in kwargs.items()}
+    return Call(tuple(cpu if isinstance(a, torch.device) else a for a in args), named)
 
 
 def _try_mutants(
@@ -188,11 +220,10 @@ def _try_mutants(
     for mutant in operator.mutants:
         if told_apart.get(mutant.name):
             continue
-        given = call.clone()
-        results = calling.results_in(mutant.function, operator, case, given)
-        pristine = given if operator.accepts is None else call
-        fault = judge_results(operator, case, expected, results, pristine)
-        told_apart[mutant.name] = bool(fault or _repeats(mutant.function, operator, case, call))
+        fault = _refusal(mutant.function, operator, case, call, expected)
+        told_apart[mutant.name] = bool(
+            fault or _repeats(mutant.function, operator, case, call, expected)
+        )
     random = operator.tolerance.kind == "distribution"
     values = expected if random else _as_values(expected, call)
     if all(isinstance(want, Expected) and _undefined(want) for want in values):
@@ -237,7 +268,8 @@ def _tail_unwritten(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _rolled(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.reshape(-1).roll(1).view(tensor.shape)
+    raw = tensor.reshape(-1).contiguous().view(torch.uint8)  # not every dtype can be rolled
+    return raw.roll(tensor.dtype.itemsize).view(tensor.dtype).view(tensor.shape)
 
 
 def _lower_precision(tensor: torch.Tensor) -> torch.Tensor:
@@ -289,9 +321,15 @@ def _identical(left: list[Any], right: list[Any]) -> bool:
     )
 
 
-def _repeats(function: Callable[..., Any], operator: Operator, case: Case, call: Call) -> bool:
+def _repeats(
+    function: Callable[..., Any],
+    operator: Operator,
+    case: Case,
+    call: Call,
+    expected: Sequence[Any],
+) -> bool:
     """Whether a random operator's function gives the same numbers again, where it can't."""
-    if operator.kind != "random" or not calling.must_differ(calling.expected_of(operator, call)):
+    if operator.kind != "random" or not calling.must_differ(expected):
         return False
     first, second = (calling.results_of(function, operator, case, call) for _ in range(2))
     return _identical(first, second)
