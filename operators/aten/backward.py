@@ -203,6 +203,7 @@ def _softplus_oracle(
     z = x * beta
     value = torch.where(z > threshold, g, g * torch.sigmoid(z))
     scale = e.condition(value, value * z * torch.sigmoid(-z), ulps=3.0)
+    scale += e.FLUSH * torch.nan_to_num(g, 0.0, 0.0, 0.0).abs()  # a flushed sigmoid
     mask = (z - threshold).abs() > 1e-6 * (1 + abs(threshold))  # the jump is where rounding puts it
     return [Expected(value, self.dtype, scale, mask | ~z.isfinite())]
 
@@ -273,7 +274,9 @@ def _log_sigmoid_oracle(
 ) -> list[Expected]:
     g, x = wide(grad_output), wide(self)
     value = g * torch.sigmoid(-x)
-    return [Expected(value, self.dtype, e.condition(value, value * x * torch.sigmoid(x), ulps=3.0))]
+    scale = e.condition(value, value * x * torch.sigmoid(x), ulps=3.0)
+    scale += e.FLUSH * torch.nan_to_num(g, 0.0, 0.0, 0.0).abs()  # a flushed sigmoid
+    return [Expected(value, self.dtype, scale)]
 
 
 def _log_sigmoid_second(

@@ -1,0 +1,162 @@
+"""div: self / other in three rounding modes, with broadcasting and type promotion.
+
+Operands are broadcast by strides of 0. The dimensions are ordered as they lie in the result's
+memory and merged where one stride describes all tensors: contiguous tensors are one run. The two
+innermost of what is left are walked in tiles, one a program, the outer ones are counted by the
+program's number. Tiles run along memory; where an operand runs across the result, square tiles keep
+both coalesced.
+Floats are computed in float32, integers in int32 or int64. Floor division goes by the exact
+remainder: the floor of a rounded quotient is off by one next to integers.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+
+@triton.jit
+def _floor_divide(a, b):
+    """Python's //: the floor of the exact quotient, by way of the exact remainder."""
+    if a.dtype.is_floating():
+        remainder = libdevice.fmod(a, b)
+        quotient = (a - remainder) / b
+        quotient -= tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), 1.0, 0.0)
+        whole = tl.floor(quotient)
+        whole += tl.where(quotient - whole > 0.5, 1.0, 0.0)
+        return tl.where(b == 0, a / b, whole)
+    else:
+        remainder = a % b  # of the dividend's sign, as in C
+        return a // b - tl.where((remainder != 0) & ((remainder < 0) != (b < 0)), 1, 0)
+
+
+@triton.jit
+def _trunc(x):
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+
+
+@triton.jit
+def _place(n, m, n2, n1, M: tl.constexpr, N: tl.constexpr):
+    """The tile of this program: rows, columns, and the numbers of the three outer dimensions."""
+    tiles_n, tiles_m = tl.cdiv(n, N), tl.cdiv(m, M)
+    tile = tl.program_id(0)
+    column = (tile % tiles_n).to(tl.int64) * N + tl.arange(0, N)[None, :]
+    tile //= tiles_n
+    row = (tile % tiles_m).to(tl.int64) * M + tl.arange(0, M)[:, None]
+    outer = (tile // tiles_m).to(tl.int64)
+    return row, column, outer // (n1 * n2), outer // n2 % n1, outer % n2
+
+
+@triton.jit(do_not_specialize=["number"])
+def _kernel(
+    x, y, out, number, n, m, n2, n1, x_0, x_1, x_2, x_m, x_n,
+    y_0, y_1, y_2, y_m, y_n, out_0, out_1, out_2, out_m, out_n,
+    SCALAR: tl.constexpr, COMPLEX: tl.constexpr, MODE: tl.constexpr, ACC: tl.constexpr,
+    M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    row, column, i0, i1, i2 = _place(n, m, n2, n1, M, N)
+    inside = (row < m) & (column < n)
+    x_at = i0 * x_0 + i1 * x_1 + i2 * x_2 + row * x_m + column * x_n
+    y_at = i0 * y_0 + i1 * y_1 + i2 * y_2 + row * y_m + column * y_n
+    out_at = i0 * out_0 + i1 * out_1 + i2 * out_2 + row * out_m + column * out_n
+    a = tl.load(x + x_at, mask=inside).to(ACC)
+    b = tl.full([1, 1], number, ACC) if SCALAR else tl.load(y + y_at, mask=inside, other=1).to(ACC)
+    if COMPLEX:
+        a_imag = tl.load(x + x_at + 1, mask=inside)
+        b_imag = tl.load(y + y_at + 1, mask=inside)
+        size = b * b + b_imag * b_imag
+        tl.store(out + out_at + 1, (a_imag * b - a * b_imag) / size, mask=inside)
+        value = (a * b + a_imag * b_imag) / size
+    elif MODE == "floor":
+        value = _floor_divide(a, b)
+    elif MODE == "trunc":
+        quotient = a / b if a.dtype.is_floating() else a // b
+        value = _trunc(quotient) if a.dtype.is_floating() else quotient
+    else:
+        value = a / b
+    tl.store(out + out_at, value.to(out.dtype.element_ty), mask=inside)
+
+
+def div(
+    self: torch.Tensor,
+    other: torch.Tensor | float,
+    *,
+    rounding_mode: str | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    common = torch.result_type(self, other)
+    if rounding_mode is None and not (common.is_floating_point or common.is_complex):
+        common = torch.get_default_dtype()
+    scalar = not isinstance(other, torch.Tensor)
+    y = self if scalar else other  # a scalar goes by value; its tensor is not read
+    if out is None:
+        out = _result(self, y, common)
+    number = other if scalar else 0
+    if common.is_floating_point:
+        number = float(number)
+    x, target = self.expand(out.shape), out
+    y = y.expand(out.shape)
+    if common.is_complex:  # the real parts; imaginary ones lie one element on
+        x, y, target = (torch.view_as_real(t).select(-1, 0) for t in (x, y, target))
+    _launch(x, y, target, number, scalar, common.is_complex, rounding_mode, _accumulator(common))
+    return out
+
+
+
+def _accumulator(dtype: torch.dtype) -> tl.dtype:
+    """What the dtype is computed in; narrower integers wrap around when they are stored."""
+    if dtype.is_floating_point or dtype.is_complex:
+        return tl.float64 if dtype == torch.float64 else tl.float32
+    return tl.int64 if dtype == torch.int64 else tl.int32
+
+
+def _result(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Memory for the result, laid out like an operand that has its shape."""
+    shape = torch.broadcast_shapes(x.shape, y.shape)
+    like = x if x.shape == shape else y if y.shape == shape else None
+    if like is None:
+        return torch.empty(shape, dtype=dtype, device=x.device)
+    return torch.empty_like(like, dtype=dtype)
+
+
+def _launch(
+    x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, number: float, scalar: Any, complex: Any, mode: Any, acc: Any
+) -> None:
+    """One program a tile; all three have one shape."""
+    if out.numel() == 0:
+        return
+    dims = _merged(list(out.shape), list(x.stride()), list(y.stride()), list(out.stride()))
+    if len(dims) > 5:  # rare: the outermost of the dimensions goes to the host
+        for x_part, y_part, part in zip(x.unbind(0), y.unbind(0), out.unbind(0), strict=True):
+            _launch(x_part, y_part, part, number, scalar, complex, mode, acc)
+        return
+    dims = [(1, 0, 0, 0)] * (5 - len(dims)) + dims
+    n0, n1, n2, m, n = [d[0] for d in dims]
+    x_s, y_s, out_s = [d[1] for d in dims], [d[2] for d in dims], [d[3] for d in dims]
+    tile = 4096 if out.numel() >= 1 << 20 else 1024
+    across = m > 1 and (0 < x_s[3] < x_s[4] or 0 < y_s[3] < y_s[4])
+    columns = min(triton.next_power_of_2(n), 64 if across else tile)
+    rows = min(triton.next_power_of_2(m), tile // columns)
+    grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
+    _kernel[grid](
+        x, y, out, number, n, m, n2, n1, *x_s, *y_s, *out_s,
+        SCALAR=scalar, COMPLEX=complex, MODE=mode, ACC=acc, M=rows, N=columns, num_warps=4,
+    )  # fmt: skip
+
+
+def _merged(
+    sizes: list[int], firsts: list[int], seconds: list[int], thirds: list[int]
+) -> list[tuple[int, int, int, int]]:
+    """(size, strides) by falling stride of the third tensor, merged; sizes of 1 are dropped."""
+    merged: list[tuple[int, int, int, int]] = []
+    for i in sorted(range(len(sizes)), key=lambda i: -thirds[i]):
+        size, a, b, c = sizes[i], firsts[i], seconds[i], thirds[i]
+        if size == 1:
+            continue
+        if merged and merged[-1][1:] == (a * size, b * size, c * size):
+            size *= merged.pop()[0]
+        merged.append((size, a, b, c))
+    return merged
