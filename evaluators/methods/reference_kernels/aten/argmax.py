@@ -39,10 +39,14 @@ def _key(value, WIDE: tl.constexpr):
 @triton.jit
 def _argmax(
     x, places, out, keys, n, inner, splits, x_outer, x_n, x_inner, out_outer, out_inner, out_split,
-    READY: tl.constexpr, PARTIAL: tl.constexpr, WIDE: tl.constexpr,
+    READY: tl.constexpr, PARTIAL: tl.constexpr, WIDE: tl.constexpr, PLACE: tl.constexpr,
     LANES: tl.constexpr, N: tl.constexpr,
 ):  # fmt: skip
-    """READY: `x` holds keys already, with their indices in `places`. PARTIAL: keys are kept."""
+    """READY: `x` holds keys already, with their indices in `places`. PARTIAL: keys are kept.
+
+    PLACE: type of indices while they are compared.
+    """
+    nowhere: tl.constexpr = 0x7FFFFFFFFFFFFFFF if tl.int64 == PLACE else 0x7FFFFFFF
     lowest: tl.constexpr = -0x8000000000000000 if WIDE else -0x80000000
     INT: tl.constexpr = tl.int64 if WIDE else tl.int32
     split = tl.program_id(0) % splits
@@ -54,23 +58,23 @@ def _argmax(
     share = tl.cdiv(tl.cdiv(n, N), splits)
 
     best = tl.full([LANES, N], lowest, INT)
-    where = tl.full([LANES, N], 0x7FFFFFFFFFFFFFFF, tl.int64)
+    where = tl.full([LANES, N], nowhere, PLACE)
     for t in range(split * share, tl.minimum(split * share + share, tl.cdiv(n, N))):
         i = (t * N + tl.arange(0, N)).to(tl.int64)[None, :]
         inside = (lane < inner) & (i < n)
         value = tl.load(x + base + i * x_n, mask=inside, other=0)
         if READY:
             key = value
-            place = tl.load(places + base + i * x_n, mask=inside, other=0)
+            place = tl.load(places + base + i * x_n, mask=inside, other=0).to(PLACE)
         else:
             key = _key(value, WIDE)
-            place = tl.broadcast_to(i, [LANES, N])
+            place = tl.broadcast_to(i.to(PLACE), [LANES, N])
         # Later elements of one place of the tile stand further on: only a larger key wins.
-        better = inside & ((key > best) | (where == 0x7FFFFFFFFFFFFFFF))
+        better = inside & ((key > best) | (where == nowhere))
         best = tl.where(better, key, best)
         where = tl.where(better, place, where)
     top = tl.max(best, axis=1)[:, None]
-    first = tl.min(tl.where(best == top, where, 0x7FFFFFFFFFFFFFFF), axis=1)[:, None]
+    first = tl.min(tl.where(best == top, where, nowhere), axis=1)[:, None]
     target = split * out_split + outer * out_outer + lane * out_inner
     tl.store(out + target, first, mask=lane < inner)
     if PARTIAL:
@@ -110,10 +114,11 @@ def _launch(x: torch.Tensor, axis: int, result: torch.Tensor) -> None:
     lanes, tile = _tile(inner, n, x.stride(2), x.stride(1))
     programs, tiles = outer * triton.cdiv(inner, lanes), triton.cdiv(n, tile)
     splits = max(1, min(_PROGRAMS // programs, tiles // 4))
+    place = tl.int32 if n < 2**31 - 1 else tl.int64
     if splits == 1:
         _argmax[(programs,)](
             x, x, result, result, n, inner, 1, *x.stride(), inner, 1, 0,
-            READY=False, PARTIAL=False, WIDE=wide, LANES=lanes, N=tile, num_warps=8,
+            READY=False, PARTIAL=False, WIDE=wide, PLACE=place, LANES=lanes, N=tile, num_warps=8,
         )  # fmt: skip
         return
     size = (splits, outer, inner)
@@ -121,12 +126,12 @@ def _launch(x: torch.Tensor, axis: int, result: torch.Tensor) -> None:
     keys = torch.empty(size, dtype=torch.int64 if wide else torch.int32, device=x.device)
     _argmax[(programs * splits,)](
         x, x, places, keys, n, inner, splits, *x.stride(), inner, 1, outer * inner,
-        READY=False, PARTIAL=True, WIDE=wide, LANES=lanes, N=tile, num_warps=8,
+        READY=False, PARTIAL=True, WIDE=wide, PLACE=place, LANES=lanes, N=tile, num_warps=8,
     )  # fmt: skip
     lanes, tile = _tile(inner, splits, 1, outer * inner)
     _argmax[(outer * triton.cdiv(inner, lanes),)](
         keys, places, result, result, splits, inner, 1, inner, outer * inner, 1, inner, 1, 0,
-        READY=True, PARTIAL=False, WIDE=wide, LANES=lanes, N=tile, num_warps=4,
+        READY=True, PARTIAL=False, WIDE=wide, PLACE=place, LANES=lanes, N=tile, num_warps=4,
     )  # fmt: skip
 
 
