@@ -128,7 +128,7 @@ class Runner:
             self._disabling = language.disable_kernels()  # kept: it ends when it is collected
             self.skipped = self._disabling.__enter__()
         path = os.path.abspath(f"candidate{language.suffix}")
-        with open(path, "w") as file:
+        with open(path, "w", encoding="utf-8", newline="") as file:
             file.write(request["source"])
         self.function = language.load(path, request["entry"])
         return {}

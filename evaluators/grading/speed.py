@@ -398,7 +398,7 @@ def own_kernels_of(language: Language, source: str) -> frozenset[str] | None:
     """Names of the candidate's kernels, read from its text; None if that is not asked for."""
     if not language.own_kernels:
         return None
-    with tempfile.NamedTemporaryFile("w", suffix=language.suffix) as file:
+    with tempfile.NamedTemporaryFile("w", suffix=language.suffix, encoding="utf-8") as file:
         file.write(source)
         file.flush()
         module = ModuleType("candidate")

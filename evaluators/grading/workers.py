@@ -139,13 +139,15 @@ class Server:
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Ends the server and every runner."""
+        """Ends the server and with it every runner. Bubblewrap's monitor is of the same group."""
         self._channel.close()
-        try:
-            self._process.wait(BURIAL_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for _, fds in self._events.values():
+            for fd in fds:
+                os.close(fd)
+        self._events.clear()
 
     def _wait_ready(self) -> None:
         if not self._ready:
@@ -234,7 +236,7 @@ class Worker:
 
     def _too_late(self, timeout_s: float) -> Fault:
         self.end()
-        return Fault("timed_out", f"no answer within {timeout_s:g} s ({self._operation})")
+        return Fault("timed_out", f"no answer within {timeout_s:.3g} s ({self._operation})")
 
     def tasks(self) -> int:
         """Threads of the process, as the kernel counts them; 0 where they cannot be seen."""
