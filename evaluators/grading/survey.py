@@ -3,19 +3,22 @@
 `python -m kernelmark.evaluators.grading.survey --chip nvidia OUT.jsonl [names]` writes one line for
 each full case. No candidate takes part, so everything runs in this process: the figures say what
 the baselines do, and whether the definitions hold where they will be used. First the checks, in
-several processes at once; then the clock, alone. Rows already in OUT are not made again.
+several processes at once; then the clock, alone. Every row is written as soon as it is known, so
+an interrupted survey goes on where it stopped: a case that is in OUT is not checked again, and
+timed only if it has not been.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,8 +28,8 @@ import torch
 
 from kernelmark.evaluators.chips.base import Chip, Peaks
 from kernelmark.evaluators.chips.registry import get_chip
-from kernelmark.evaluators.grading.lint import judge_results
-from kernelmark.evaluators.grading.timing import timer_for
+from kernelmark.evaluators.grading.lint import baseline_fault
+from kernelmark.evaluators.grading.timing import Block, Timer
 from kernelmark.operators import calling
 from kernelmark.operators.draws import Call, arguments_for_candidate, draw
 from kernelmark.operators.records import Case, Operator
@@ -34,6 +37,10 @@ from kernelmark.operators.registry import SOURCES, get_operator, source_operator
 
 #: calls timed for each case: blocks, calls a block
 BLOCKS, CALLS = 3, 10
+#: cases timed in one recording of the device trace: opening one costs more than timing a case
+TOGETHER = 16
+
+Key = tuple[str, str]  #: operator, case
 
 
 @dataclass(frozen=True)
@@ -57,22 +64,27 @@ class Row:
     torch: str = torch.__version__
     date: str = ""
 
+    @property
+    def key(self) -> Key:
+        """What the row is about."""
+        return self.operator, self.case
+
+    @property
+    def untimed(self) -> bool:
+        """Whether the clock is still to be read."""
+        return not self.fault and self.device_us is None
+
 
 def check(operator_id: str, case_name: str, device: str) -> Row:
     """Draws the case's inputs, runs oracle and baseline, compares. Never raises."""
-    operator = get_operator(operator_id)
-    case = next(c for c in operator.cases() if c.name == case_name)
+    operator, case = get_operator(operator_id), _case((operator_id, case_name))
     target = torch.device(device)
     cost = operator.cost(case)
     fault, prepare_s, oracle_s = "", 0.0, 0.0
     try:
         call, prepare_s = _timed(lambda: _draw(operator, case, target))
         expected, oracle_s = _timed(lambda: calling.expected_of(operator, call))
-        results = calling.results_of(operator.baseline, operator, case, call)
-        if operator.tolerance.kind != "distribution":
-            fault = judge_results(operator, case, expected, results)
-        elif operator.accepts is not None:
-            fault = operator.accepts(case, call, results)
+        fault = baseline_fault(operator, case, call, expected)
     except Exception as error:  # a definition that breaks is what this looks for
         fault = f"{type(error).__name__}: {error}"[:500]
     torch.cuda.empty_cache()
@@ -83,21 +95,32 @@ def check(operator_id: str, case_name: str, device: str) -> Row:
     )  # fmt: skip
 
 
-def clock(row: Row, chip: Chip, sku: str) -> Row:
-    """The same row with the baseline timed, cold, over private inputs that rotate."""
-    operator = get_operator(row.operator)
-    case = next(c for c in operator.cases() if c.name == row.case)
-    device = torch.device(chip.device)
-    peaks = chip.peaks(sku)
-    timer = timer_for(chip.device, peaks.last_level_cache_bytes if peaks else 1 << 26)
-    calls = list(_calls(operator, case, device))
-    timer.start(calls)
-    for _ in range(BLOCKS):
-        timer.block([calls[i % len(calls)] for i in range(CALLS)])
+def clock(rows: Sequence[Row], timer: Timer, chip: Chip, sku: str) -> list[Row]:
+    """The same rows with the baselines timed, cold, over private inputs that rotate."""
+    warm = timer.start
+    try:
+        for row in rows:
+            calls = list(_calls(get_operator(row.operator), _case(row.key), chip))
+            warm(calls)
+            warm = timer.warm
+            for _ in range(BLOCKS):
+                timer.block([calls[i % len(calls)] for i in range(CALLS)])
+    except Exception:
+        with contextlib.suppress(Exception):  # the recording is void; what broke it is raised
+            timer.stop()
+        raise
     blocks = timer.stop()
+    peaks = chip.peaks(sku)
+    return [
+        _timed_row(row, blocks[i * BLOCKS : (i + 1) * BLOCKS], peaks, sku)
+        for i, row in enumerate(rows)
+    ]
+
+
+def _timed_row(row: Row, blocks: Sequence[Block], peaks: Peaks | None, sku: str) -> Row:
     medians = sorted(sorted(b.device_us)[len(b.device_us) // 2] for b in blocks)
     middle = medians[len(medians) // 2]
-    floor = floor_us(operator, case, peaks)
+    floor = floor_us(get_operator(row.operator), _case(row.key), peaks)
     return replace(
         row,
         device_us=middle,
@@ -120,6 +143,15 @@ def floor_us(operator: Operator, case: Case, peaks: Peaks | None) -> float | Non
     return 1e6 * max(cost.nbytes / peaks.bytes_per_s, compute)
 
 
+def _works(row: Row) -> bool:
+    """Whether the operator puts work on the device; one that makes views does not."""
+    return get_operator(row.operator).kind != "metadata"
+
+
+def _case(key: Key) -> Case:
+    return next(c for c in get_operator(key[0]).cases() if c.name == key[1])
+
+
 def _draw(operator: Operator, case: Case, device: torch.device) -> Call:
     seed = zlib.crc32(f"{operator.id} {case.name}".encode())
     call = draw(operator, case, "base", seed, device)
@@ -128,10 +160,10 @@ def _draw(operator: Operator, case: Case, device: torch.device) -> Call:
     return call
 
 
-def _calls(operator: Operator, case: Case, device: torch.device) -> Iterator[Callable[[], object]]:
+def _calls(operator: Operator, case: Case, chip: Chip) -> Iterator[Callable[[], object]]:
     """Two sets of private inputs: mutated arguments are mutated again, which costs the same."""
-    for _ in range(2):
-        private = _draw(operator, case, device)
+    drawn = _draw(operator, case, torch.device(chip.device))
+    for private in (drawn, drawn.clone()):
         given = arguments_for_candidate(private)
         # The address tables point into `private`, which must live as long as the call.
         yield lambda given=given, keep=private: operator.baseline(*given.args, **given.kwargs)  # type: ignore[misc]
@@ -145,11 +177,19 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return result, time.perf_counter() - begin
 
 
-def _known(path: Path) -> set[tuple[str, str]]:
+def read_rows(path: Path) -> dict[Key, Row]:
+    """The rows in a file; of several lines about a case the last. A line cut short is left out."""
     if not path.exists():
-        return set()
-    rows = (json.loads(line) for line in path.read_text().splitlines())
-    return {(row["operator"], row["case"]) for row in rows}
+        return {}
+    lines = path.read_text().split("\n")[:-1]
+    return {row.key: row for row in (Row(**json.loads(line)) for line in lines)}
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """The file anew, one line a case."""
+    whole = path.with_suffix(path.suffix + ".new")
+    whole.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows))
+    whole.replace(path)
 
 
 def _operators(names: Sequence[str]) -> list[Operator]:
@@ -174,45 +214,62 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not found.usable:
         print(f"{chip.name}: {found.why}", file=sys.stderr)
         return 3
-    known = _known(options.out)
-    todo = [
+    known = read_rows(options.out)
+    write_rows(options.out, known.values())
+    wanted = [
         (operator.id, case.name)
         for operator in _operators(options.names)
         for case in operator.tier(options.tier)
-        if (operator.id, case.name) not in known
     ]
-    rows = _check_all(todo, chip, options.workers)
-    faults = sum(bool(row.fault) for row in rows)
-    timed = chip.timer() is not None and not options.no_clock
-    with options.out.open("a") as out:
-        for row in rows:
-            if timed and not row.fault:
-                try:
-                    row = clock(row, chip, found.sku)
-                except Exception as error:
-                    row = replace(row, fault=f"clock: {type(error).__name__}: {error}"[:300])
-                print(f"{row.operator} {row.case}: {row.device_us} us {row.fault}", flush=True)
+    with options.out.open("a", buffering=1) as out:
+
+        def note(row: Row) -> None:
+            known[row.key] = row
             out.write(json.dumps(asdict(row)) + "\n")
-            out.flush()
-    print(f"{len(rows)} cases, {faults} faults")
+
+        for row in _check_all([key for key in wanted if key not in known], chip, options.workers):
+            note(row)
+            if row.fault:
+                print(f"{row.operator} {row.case}: {row.fault}", flush=True)
+        timer = None if options.no_clock else chip.timer()
+        untimed = [row for key in wanted if (row := known[key]).untimed and _works(row)]
+        for row in _clock_all(untimed, timer, chip, found.sku) if timer else ():
+            note(row)
+            print(f"{row.operator} {row.case}: {row.device_us} us {row.fault}", flush=True)
+    write_rows(options.out, known.values())
+    faults = sum(bool(known[key].fault) for key in wanted)
+    print(f"{len(wanted)} cases, {faults} faults")
     return 1 if faults else 0
 
 
-def _check_all(todo: Sequence[tuple[str, str]], chip: Chip, workers: int) -> list[Row]:
+def _check_all(todo: Sequence[Key], chip: Chip, workers: int) -> Iterator[Row]:
+    """Rows in the order in which they are done."""
     environment: dict[str, str] = {}
     chip.prepare(environment, 0)
     os.environ.update(environment)
-    rows: list[Row] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        jobs = [pool.submit(check, op, case, chip.device) for op, case in todo]
+        jobs = [pool.submit(check, *key, chip.device) for key in todo]
         for job in as_completed(jobs):
-            row = job.result()
-            rows.append(row)
-            if row.fault:
-                print(f"{row.operator} {row.case}: {row.fault}", flush=True)
-    order = {key: i for i, key in enumerate(todo)}
-    return sorted(rows, key=lambda row: order[row.operator, row.case])
+            yield job.result()
+
+
+def _clock_all(rows: Sequence[Row], timer: Timer, chip: Chip, sku: str) -> Iterator[Row]:
+    """Many in one recording; where that breaks, each in its own, to see which one does it."""
+    for start in range(0, len(rows), TOGETHER):
+        group = rows[start : start + TOGETHER]
+        try:
+            yield from clock(group, timer, chip, sku)
+        except Exception:
+            for row in group:
+                yield _clock_alone(row, timer, chip, sku)
+
+
+def _clock_alone(row: Row, timer: Timer, chip: Chip, sku: str) -> Row:
+    try:
+        return clock([row], timer, chip, sku)[0]
+    except Exception as error:
+        return replace(row, fault=f"clock: {type(error).__name__}: {error}"[:300])
 
 
 if __name__ == "__main__":

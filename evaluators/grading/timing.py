@@ -113,14 +113,18 @@ class Block:
 class Timer(Protocol):
     """Measures blocks of calls. One recording is open at a time.
 
-    `start` and `stop` cost milliseconds, `block` next to nothing beyond its calls: record all
-    blocks of a case between one `start` and one `stop`.
+    `start` and `stop` may cost a tenth of a second, `block` next to nothing beyond its calls:
+    record all blocks of a case, or of several cases, between one `start` and one `stop`.
     """
 
     clock: str
 
     def start(self, warmup: Sequence[Call]) -> None:
-        """Runs `warmup` untimed, which also shows how long a hold must be; opens a recording.
+        """Warms up and opens a recording."""
+        ...
+
+    def warm(self, warmup: Sequence[Call]) -> None:
+        """Runs `warmup` untimed, which also shows how long the holds of later blocks must be.
 
         At least two calls, on inputs of their own: what is timed later must not have been seen.
         """
@@ -266,13 +270,17 @@ class TraceTimer:
         """Opens a recording. The first in a process also starts the tracer, 0.1 s or more."""
         if self._profiler is not None:
             raise RuntimeError("a recording is already open")
-        self._hold_us = 2 * _host_us(warmup) + 10
+        self.warm(warmup)
         self._cycles_per_us = _spin_rate()
         self._runs = []
         self._profiler = torch.autograd.profiler.profile(
             use_device="cuda", use_cpu=False, use_kineto=True
         )
         self._profiler.__enter__()
+
+    def warm(self, warmup: Sequence[Call]) -> None:
+        """Runs `warmup` untimed; sets the hold of the blocks that follow."""
+        self._hold_us = 2 * _host_us(warmup) + 10
 
     def block(self, calls: Sequence[Call], mode: Mode = "cold") -> None:
         """Runs and records `calls`.
@@ -516,10 +524,14 @@ class EventTimer:
         """Runs `warmup`, opens a recording."""
         if self._blocks is not None:
             raise RuntimeError("a recording is already open")
+        self.warm(warmup)
+        self._blocks = []
+
+    def warm(self, warmup: Sequence[Call]) -> None:
+        """Runs `warmup` untimed."""
         for call in warmup:
             call()
         self._module.synchronize()
-        self._blocks = []
 
     def block(self, calls: Sequence[Call], mode: Mode = "cold") -> None:
         """Runs each call between two events, behind a hold where the back end has one."""

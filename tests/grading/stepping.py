@@ -21,9 +21,12 @@ class HostTimer:
     clock = "events"
 
     def start(self, warmup: Sequence[Call]) -> None:
+        self.warm(warmup)
+        self.blocks: list[Block] = []
+
+    def warm(self, warmup: Sequence[Call]) -> None:
         for call in warmup:
             call()
-        self.blocks: list[Block] = []
 
     def block(self, calls: Sequence[Call], mode: Mode = "cold") -> None:
         times = []
