@@ -2,7 +2,7 @@
 
 The grid is (sequence, key head, partition), so long sequences fill the chip. The queries that share
 a key head form the 16 rows of the tensor core tile; keys are read as [head_size, positions] and
-values as [head_size, positions], the orders they are stored in, 64 positions at a time, with an
+values as [head_size, positions], the orders they are stored in, 32 positions at a time, with an
 online softmax. A second launch joins the partitions. float8 codes become values by moving their
 bits into a float32, which every target can do.
 """
@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 _PARTITION = 512
-_POSITIONS = 64
+_POSITIONS = 32
 
 
 @triton.jit
