@@ -45,9 +45,7 @@ def _kernel(
     tl.store(out + out_at, value.to(out.dtype.element_ty), mask=inside)
 
 
-def add_(
-    self: torch.Tensor, other: torch.Tensor | float, alpha: float = 1
-) -> torch.Tensor:
+def add_(self: torch.Tensor, other: torch.Tensor | float, alpha: float = 1) -> torch.Tensor:
     common = torch.result_type(self, other)
     scalar = not isinstance(other, torch.Tensor)
     y = self if scalar else other  # a scalar goes by value; its tensor is not read
@@ -61,7 +59,6 @@ def add_(
     return self
 
 
-
 def _accumulator(dtype: torch.dtype) -> tl.dtype:
     """What the dtype is computed in; narrower integers wrap around when they are stored."""
     if dtype.is_floating_point or dtype.is_complex:
@@ -69,9 +66,14 @@ def _accumulator(dtype: torch.dtype) -> tl.dtype:
     return tl.int64 if dtype == torch.int64 else tl.int32
 
 
-
 def _launch(
-    x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, number: float, alpha: float, scalar: Any, acc: Any
+    x: torch.Tensor,
+    y: torch.Tensor,
+    out: torch.Tensor,
+    number: float,
+    alpha: float,
+    scalar: Any,
+    acc: Any,
 ) -> None:
     """One program a tile; all three have one shape."""
     if out.numel() == 0:

@@ -17,7 +17,6 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 
-
 @triton.jit
 def _floor_divide(a, b):
     """Python's //: the floor of the exact quotient, by way of the exact remainder."""
@@ -99,7 +98,6 @@ def div_(
     return self
 
 
-
 def _accumulator(dtype: torch.dtype) -> tl.dtype:
     """What the dtype is computed in; narrower integers wrap around when they are stored."""
     if dtype.is_floating_point or dtype.is_complex:
@@ -107,9 +105,15 @@ def _accumulator(dtype: torch.dtype) -> tl.dtype:
     return tl.int64 if dtype == torch.int64 else tl.int32
 
 
-
 def _launch(
-    x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, number: float, scalar: Any, complex: Any, mode: Any, acc: Any
+    x: torch.Tensor,
+    y: torch.Tensor,
+    out: torch.Tensor,
+    number: float,
+    scalar: Any,
+    complex: Any,
+    mode: Any,
+    acc: Any,
 ) -> None:
     """One program a tile; all three have one shape."""
     if out.numel() == 0:

@@ -65,7 +65,6 @@ def eq(
     return out
 
 
-
 def _accumulator(dtype: torch.dtype) -> tl.dtype:
     """What the dtype is computed in; narrower integers wrap around when they are stored."""
     if dtype.is_floating_point or dtype.is_complex:
@@ -83,7 +82,13 @@ def _result(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
 
 
 def _launch(
-    x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, number: float, scalar: Any, complex: Any, acc: Any
+    x: torch.Tensor,
+    y: torch.Tensor,
+    out: torch.Tensor,
+    number: float,
+    scalar: Any,
+    complex: Any,
+    acc: Any,
 ) -> None:
     """One program a tile; all three have one shape."""
     if out.numel() == 0:

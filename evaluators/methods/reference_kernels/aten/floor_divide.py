@@ -17,7 +17,6 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 
-
 @triton.jit
 def _floor_divide(a, b):
     """Python's //: the floor of the exact quotient, by way of the exact remainder."""
@@ -78,7 +77,6 @@ def floor_divide(
     y = y.expand(out.shape)
     _launch(x, y, target, number, scalar, _accumulator(common))
     return out
-
 
 
 def _accumulator(dtype: torch.dtype) -> tl.dtype:

@@ -55,7 +55,6 @@ def fmax(
     return out
 
 
-
 def _accumulator(dtype: torch.dtype) -> tl.dtype:
     """What the dtype is computed in; narrower integers wrap around when they are stored."""
     if dtype.is_floating_point or dtype.is_complex:
@@ -72,9 +71,7 @@ def _result(x: torch.Tensor, y: torch.Tensor, dtype: torch.dtype) -> torch.Tenso
     return torch.empty_like(like, dtype=dtype)
 
 
-def _launch(
-    x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, acc: Any
-) -> None:
+def _launch(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor, acc: Any) -> None:
     """One program a tile; all three have one shape."""
     if out.numel() == 0:
         return

@@ -55,7 +55,6 @@ def _dtype_of(number: float) -> torch.dtype:
     return torch.int64 if isinstance(number, int) else torch.get_default_dtype()
 
 
-
 def _launch(out: torch.Tensor, number: float) -> None:
     """One program a tile; the parts of a complex number are `number` and 0."""
     if out.numel() == 0:

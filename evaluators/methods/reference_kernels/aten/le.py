@@ -61,7 +61,6 @@ def le(
     return out
 
 
-
 def _accumulator(dtype: torch.dtype) -> tl.dtype:
     """What the dtype is computed in; narrower integers wrap around when they are stored."""
     if dtype.is_floating_point or dtype.is_complex:

@@ -46,18 +46,13 @@ def _kernel(
     tl.store(out + out_at, value.to(out.dtype.element_ty), mask=inside)
 
 
-def mish_backward(
-    grad_output: torch.Tensor, self: torch.Tensor
-) -> torch.Tensor:
+def mish_backward(grad_output: torch.Tensor, self: torch.Tensor) -> torch.Tensor:
     grad_input = torch.empty_like(self)
     _launch(grad_output, self, grad_input)
     return grad_input
 
 
-
-def _launch(
-    x: torch.Tensor, y: torch.Tensor, out: torch.Tensor
-) -> None:
+def _launch(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
     """One program a tile; all three have one shape."""
     if out.numel() == 0:
         return

@@ -49,7 +49,6 @@ def new_ones(
     return out
 
 
-
 def _launch(out: torch.Tensor, number: float) -> None:
     """One program a tile; the parts of a complex number are `number` and 0."""
     if out.numel() == 0:

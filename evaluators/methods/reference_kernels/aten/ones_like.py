@@ -50,7 +50,6 @@ def ones_like(
     return out
 
 
-
 def _launch(out: torch.Tensor, number: float) -> None:
     """One program a tile; the parts of a complex number are `number` and 0."""
     if out.numel() == 0:

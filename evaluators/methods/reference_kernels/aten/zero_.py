@@ -38,7 +38,6 @@ def zero_(self: torch.Tensor) -> torch.Tensor:
     return self
 
 
-
 def _launch(out: torch.Tensor, number: float) -> None:
     """One program a tile; the parts of a complex number are `number` and 0."""
     if out.numel() == 0:

@@ -48,7 +48,6 @@ def zeros(
     return out
 
 
-
 def _launch(out: torch.Tensor, number: float) -> None:
     """One program a tile; the parts of a complex number are `number` and 0."""
     if out.numel() == 0:

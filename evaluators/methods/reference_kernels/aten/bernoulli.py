@@ -1,0 +1,102 @@
+"""bernoulli: ones with the given probabilities, zeros else.
+
+The dimensions are ordered as they lie in the result's memory and merged where one stride describes
+both tensors: a contiguous tensor is one run. The two innermost of what is left are walked in tiles,
+one a program, the outer ones are counted by the program's number. Tiles run along memory; where the
+input runs across the result (a transposition), square tiles keep both sides coalesced.
+Random numbers are Philox's, counted by each element's place in the result; the seed is drawn on the
+device from the generator, so that every call has its own.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _place(n, m, n2, n1, M: tl.constexpr, N: tl.constexpr):
+    """The tile of this program: rows, columns, and the numbers of the three outer dimensions."""
+    tiles_n, tiles_m = tl.cdiv(n, N), tl.cdiv(m, M)
+    tile = tl.program_id(0)
+    column = (tile % tiles_n).to(tl.int64) * N + tl.arange(0, N)[None, :]
+    tile //= tiles_n
+    row = (tile % tiles_m).to(tl.int64) * M + tl.arange(0, M)[:, None]
+    outer = (tile // tiles_m).to(tl.int64)
+    return row, column, outer // (n1 * n2), outer // n2 % n1, outer % n2
+
+
+@triton.jit(do_not_specialize=["number"])
+def _kernel(
+    x, out, seed, number, n, m, n2, n1, x_0, x_1, x_2, x_m, x_n,
+    out_0, out_1, out_2, out_m, out_n,
+    TENSOR: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    row, column, i0, i1, i2 = _place(n, m, n2, n1, M, N)
+    inside = (row < m) & (column < n)
+    x_at = i0 * x_0 + i1 * x_1 + i2 * x_2 + row * x_m + column * x_n
+    out_at = i0 * out_0 + i1 * out_1 + i2 * out_2 + row * out_m + column * out_n
+    chance = tl.load(x + x_at, mask=inside).to(tl.float32) if TENSOR else number
+    index = ((i0 * n1 + i1) * n2 + i2) * m * n + row * n + column
+    u = tl.rand(tl.load(seed), index.to(tl.uint32))  # in [0, 1)
+    y = tl.where(u < chance, 1.0, 0.0)
+    tl.store(out + out_at, y.to(out.dtype.element_ty), mask=inside)
+
+
+def bernoulli(
+    self: torch.Tensor,
+    p: torch.Tensor | float | None = None,
+    *,
+    generator: torch.Generator | None = None,
+    out: torch.Tensor | None = None,
+) -> torch.Tensor:
+    if out is None:
+        out = torch.empty_like(self)
+    seed = torch.randint(2**31, (1,), device=self.device, generator=generator)
+    chances = self if p is None else p
+    if isinstance(chances, torch.Tensor):
+        _launch(chances.expand(out.shape), out, seed, 0.0, True)
+    else:
+        _launch(self, out, seed, float(chances), False)
+    return out
+
+
+def _launch(
+    x: torch.Tensor, out: torch.Tensor, seed: torch.Tensor, number: float, tensor: bool
+) -> None:
+    """One program a tile; `x` and `out` have one shape."""
+    if out.numel() == 0:
+        return
+    sizes, x_strides, out_strides = _merged(list(out.shape), list(x.stride()), list(out.stride()))
+    if len(sizes) > 5:
+        raise NotImplementedError(f"{len(sizes)} dimensions that cannot be merged")
+    n0, n1, n2, m, n = [1] * (5 - len(sizes)) + sizes
+    x_s, out_s = _padded(x_strides), _padded(out_strides)
+    tile = 4096 if out.numel() >= 1 << 20 else 1024
+    across = m > 1 and 0 < x_s[3] < x_s[4]
+    columns = min(triton.next_power_of_2(n), 64 if across else tile)
+    rows = min(triton.next_power_of_2(m), tile // columns)
+    grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
+    _kernel[grid](
+        x, out, seed, number, n, m, n2, n1, *x_s, *out_s,
+        TENSOR=tensor, M=rows, N=columns, num_warps=4,
+    )  # fmt: skip
+
+
+def _merged(
+    sizes: list[int], firsts: list[int], seconds: list[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """Dimensions by falling stride of the second tensor, merged; those of size 1 are dropped."""
+    order = sorted(range(len(sizes)), key=lambda i: -seconds[i])
+    merged: list[tuple[int, int, int]] = []
+    for i in order:
+        size, first, second = sizes[i], firsts[i], seconds[i]
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == first * size and merged[-1][2] == second * size:
+            size *= merged.pop()[0]
+        merged.append((size, first, second))
+    return [d[0] for d in merged] or [1], [d[1] for d in merged], [d[2] for d in merged]
+
+
+def _padded(strides: list[int]) -> list[int]:
+    return [0] * (5 - len(strides)) + strides
