@@ -17,9 +17,8 @@ from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
 from kernelmark.operators.vllm.formats import FLOAT8, to_float8
-from kernelmark.operators.vllm.parts import distinct, split_dim
+from kernelmark.operators.vllm.parts import brain, byte, distinct, half, single, split_dim
 
-half, brain, single, byte = torch.float16, torch.bfloat16, torch.float32, torch.uint8
 _EPS32 = torch.finfo(torch.float32).eps
 _PARTITION = 512
 #: sequences that the oracle holds in float64 at once

@@ -16,10 +16,8 @@ from kernelmark.operators.building import dtype_name, spec
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.parts import split_dim
+from kernelmark.operators.vllm.parts import brain, half, split_dim
 from kernelmark.operators.vllm.rope import fill_cos_sin, split_pairs
-
-half, brain = torch.float16, torch.bfloat16
 
 
 @functools.cache

@@ -9,6 +9,9 @@ import torch
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Operator, TensorSpec, parse_signature
 
+#: dtypes, by their usual short names
+half, brain, single, byte = torch.float16, torch.bfloat16, torch.float32, torch.uint8
+
 #: draws for operators whose results overflow or saturate when inputs are scaled up
 MODERATE = ("base", "base", "small", "structured")
 

@@ -17,9 +17,8 @@ from kernelmark.operators.building import FLOATS, dtype_name, spec
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.parts import distinct
+from kernelmark.operators.vllm.parts import brain, distinct, half, single
 
-half, brain, single = torch.float16, torch.bfloat16, torch.float32
 _PAD = -1
 #: channels that the oracle scans at once
 _CHUNK = 512
