@@ -4,7 +4,7 @@ Each program owns a tile of the result and walks K in steps of 128 bytes; int8 p
 in int32, float8 products in float32. `b` is column-major, so that both operands are read along K.
 Scales of rows and columns meet the finished sums. Block scales (128 by 128) meet the sums of each
 step instead. Programs are numbered in groups of GROUP tile rows, so that those running together
-share tiles in cache; the configuration follows from the number of rows.
+share tiles in cache. The tile follows from the number of rows alone.
 """
 
 import torch
@@ -12,19 +12,9 @@ import triton
 import triton.language as tl
 
 
-@triton.autotune(
-    configs=[
-        triton.Config({"BLOCK_M": 64, "BLOCK_N": 128}, num_warps=4, num_stages=4),
-        triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3),
-        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128}, num_warps=8, num_stages=4),
-        triton.Config({"BLOCK_M": 16, "BLOCK_N": 128}, num_warps=4, num_stages=5),
-        triton.Config({"BLOCK_M": 32, "BLOCK_N": 128}, num_warps=4, num_stages=5),
-    ],
-    key=["size_class", "n", "k"],
-)
 @triton.jit
 def _scaled_mm(
-    a, b, scale_a, scale_b, bias, out, m, n, k, size_class,
+    a, b, scale_a, scale_b, bias, out, m, n, k,
     a_m, a_k, b_k, b_n, sa_m, sa_k, sb_k, sb_n,
     INTEGER: tl.constexpr, BLOCKS: tl.constexpr, BIAS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr = 128,
@@ -70,6 +60,13 @@ def _scaled_mm(
     tl.store(out + i[:, None] * n + j[None, :], result, mask=(i < m)[:, None] & (j < n)[None, :])
 
 
+def _tile(m: int) -> tuple[int, int, int]:
+    """(rows, columns, warps) of a tile: 64 KB of operands in flight fit every chip."""
+    if m <= 64:
+        return max(triton.next_power_of_2(m), 16), 128, 4
+    return 128, 128, 8
+
+
 def cutlass_scaled_mm(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -89,12 +86,12 @@ def cutlass_scaled_mm(
     else:
         scales = (int(scale_a.numel() > 1), 0, 0, int(scale_b.numel() > 1))
 
-    def grid(meta):
-        return (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
-
+    block_m, block_n, warps = _tile(m)
+    grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _scaled_mm[grid](
-        rows, b, scale_a, scale_b, bias, out, m, n, k, triton.next_power_of_2(m),
+        rows, b, scale_a, scale_b, bias, out, m, n, k,
         *rows.stride(), *b.stride(), *scales,
         INTEGER=a.dtype == torch.int8, BLOCKS=blocks, BIAS=bias is not None,
+        BLOCK_M=block_m, BLOCK_N=block_n, num_warps=warps, num_stages=3,
     )  # fmt: skip
     return out

@@ -3,7 +3,8 @@
 Each program owns a tile of the result and walks K in steps of 128 bytes, summing in int32. The
 share of the zero points (a column's sum of `b`, times the row's zero point where there is one a
 row) is taken off in int32 too, where the difference is exact; scales and bias follow in float32.
-Programs are numbered in groups of GROUP tile rows, so that those running together share tiles.
+Programs are numbered in groups of GROUP tile rows, so that those running together share
+tiles. The tile follows from the number of rows alone.
 """
 
 import torch
@@ -11,18 +12,9 @@ import triton
 import triton.language as tl
 
 
-@triton.autotune(
-    configs=[
-        triton.Config({"BLOCK_M": 64, "BLOCK_N": 128}, num_warps=4, num_stages=4),
-        triton.Config({"BLOCK_M": 128, "BLOCK_N": 256}, num_warps=8, num_stages=3),
-        triton.Config({"BLOCK_M": 128, "BLOCK_N": 128}, num_warps=8, num_stages=4),
-        triton.Config({"BLOCK_M": 16, "BLOCK_N": 128}, num_warps=4, num_stages=5),
-    ],
-    key=["size_class", "n", "k"],
-)
 @triton.jit
 def _scaled_mm_azp(
-    a, b, scale_a, scale_b, azp_adj, azp, bias, out, m, n, k, size_class,
+    a, b, scale_a, scale_b, azp_adj, azp, bias, out, m, n, k,
     a_m, a_k, b_k, b_n, sa_m, sb_n,
     ROWS: tl.constexpr, BIAS: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr = 128,
@@ -59,6 +51,13 @@ def _scaled_mm_azp(
     tl.store(out + i[:, None] * n + j[None, :], result, mask=(i < m)[:, None] & (j < n)[None, :])
 
 
+def _tile(m: int) -> tuple[int, int, int]:
+    """(rows, columns, warps) of a tile: 64 KB of operands in flight fit every chip."""
+    if m <= 64:
+        return max(triton.next_power_of_2(m), 16), 128, 4
+    return 128, 128, 8
+
+
 def cutlass_scaled_mm_azp(
     a: torch.Tensor,
     b: torch.Tensor,
@@ -75,12 +74,12 @@ def cutlass_scaled_mm_azp(
     if m == 0 or n == 0:
         return out
 
-    def grid(meta):
-        return (triton.cdiv(m, meta["BLOCK_M"]) * triton.cdiv(n, meta["BLOCK_N"]),)
-
+    block_m, block_n, warps = _tile(m)
+    grid = (triton.cdiv(m, block_m) * triton.cdiv(n, block_n),)
     _scaled_mm_azp[grid](
-        rows, b, scale_a, scale_b, azp_adj, azp, bias, out, m, n, k, triton.next_power_of_2(m),
+        rows, b, scale_a, scale_b, azp_adj, azp, bias, out, m, n, k,
         *rows.stride(), *b.stride(), int(scale_a.numel() > 1), int(scale_b.numel() > 1),
         ROWS=azp is not None, BIAS=bias is not None,
+        BLOCK_M=block_m, BLOCK_N=block_n, num_warps=warps, num_stages=3,
     )  # fmt: skip
     return out

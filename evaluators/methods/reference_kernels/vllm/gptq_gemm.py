@@ -25,10 +25,7 @@ def _codes(words, k0, column, k, n, BITS: tl.constexpr, SHUFFLED: tl.constexpr, 
         other=0,
     )
     r = tl.arange(0, PER_WORD)
-    if SHUFFLED and BITS < 8:
-        shift = r // 2 * BITS + r % 2 * 16
-    else:
-        shift = r * BITS
+    shift = r // 2 * BITS + r % 2 * 16 if SHUFFLED and BITS < 8 else r * BITS
     codes = (packed[:, None, :] >> shift[None, :, None]) & ((1 << BITS) - 1)
     return tl.reshape(codes, (ROWS, column.shape[0]))
 
