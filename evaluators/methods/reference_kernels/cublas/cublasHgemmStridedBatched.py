@@ -18,6 +18,7 @@ import triton.language as tl
         triton.Config({"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64}, num_warps=4, num_stages=4),
     ],
     key=["m", "n", "k"],
+    restore_value=["c_ptr"],  # trials of the tuner would apply beta again and again
 )
 @triton.jit
 def gemm_kernel(
