@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kernelmark.benchmark.prompts import Setting, build_prompt, describe_case
-from kernelmark.benchmark.suites import CORE_SIZE, DEMO, FIRST, get_suite, suite_names
+from kernelmark.benchmark.suites import CORE, DEMO, FIRST, get_suite, suite_names
+from kernelmark.evaluators.methods.reference import KERNELS
 from kernelmark.operators.records import Operator
 from kernelmark.operators.registry import UnknownName, all_operators
 
@@ -25,13 +26,24 @@ def test_sources_make_up_all() -> None:
     assert [id for part in parts for id in part] == list(get_suite("all").ids)
 
 
-def test_core_spreads_over_families() -> None:
-    core = get_suite("core")
-    assert len(core.operators) == CORE_SIZE
-    families = {(op.source, op.family) for op in all_operators().values() if op.kind == "compute"}
-    chosen = {(op.source, op.family) for op in core.operators}
-    assert len(chosen) == min(CORE_SIZE, len(families))
-    assert all(op.kind == "compute" for op in core.operators)
+def test_core_has_the_proportions_of_the_sources() -> None:
+    core = get_suite("core").operators
+    assert all(operator.kind == "compute" for operator in core)
+    counts = [sum(op.source == source for op in core) for source in ("aten", "vllm", "cublas")]
+    assert counts == [21, 10, 9]
+    assert len({(operator.source, operator.family) for operator in core}) >= 25
+
+
+def test_portable_leaves_nvidia_out() -> None:
+    portable = get_suite("portable").operators
+    assert {operator.source for operator in portable} == {"aten", "vllm"}
+    assert set(get_suite("aten").ids) <= {operator.id for operator in portable}
+
+
+@pytest.mark.parametrize("id", CORE)
+def test_core_has_reference_kernels(id: str) -> None:
+    source, name = id.split("::")
+    assert (KERNELS / source / f"{name}.py").is_file()
 
 
 def test_demo_and_first() -> None:
