@@ -25,7 +25,7 @@ from kernelmark.operators.vllm.gptq_layouts import (
 )
 from kernelmark.operators.vllm.packing import (
     exllama_shuffle,
-    exllama_unshuffle,
+    exllama_unpack,
     unpack_words,
 )
 from kernelmark.operators.vllm.weight_gemm import ROUNDING, TOLERANCE, gemm_cost, product, summed_in
@@ -110,8 +110,7 @@ def _gemm_weights(
     work: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """(weights [K, N] in the order of the packed rows, columns of `a` that they meet or None)."""
-    words = exllama_unshuffle(words, bits) if exllama else words
-    codes = unpack_words(words, bits, 0)
+    codes = exllama_unpack(words, bits) if exllama else unpack_words(words, bits, 0)
     zeros = unpack_words(qzeros, bits, 1) + (0 if v2 else 1)
     if exllama:
         rows = torch.arange(codes.shape[0], device=codes.device)

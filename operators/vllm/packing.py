@@ -126,14 +126,20 @@ def exllama_shuffle(words: torch.Tensor, bits: int) -> torch.Tensor:
     return pack_words(_blocked(unpack_words(words, bits, -2), _exllama_order(bits), -2), bits, -2)
 
 
+def exllama_unpack(words: torch.Tensor, bits: int) -> torch.Tensor:
+    """Codes [..., K, N] of shuffled words, int64."""
+    if bits == 8:
+        return unpack_words(words, 8, -2)
+    if bits == 3:
+        return unpack_words(_gather_bits(words, _inverse(_exllama_bits_of_3())), 3, -2)
+    row = torch.arange(32 // bits, device=words.device).view(-1, 1)
+    shifted = from_int32(words).unsqueeze(-2) >> (row // 2 * bits + row % 2 * 16)
+    return (shifted & ((1 << bits) - 1)).flatten(-3, -2)
+
+
 def exllama_unshuffle(words: torch.Tensor, bits: int) -> torch.Tensor:
     """The words that `exllama_shuffle` was given."""
-    if bits == 8:
-        return words.clone()
-    if bits == 3:
-        return _gather_bits(words, _inverse(_exllama_bits_of_3()))
-    order = _inverse(_exllama_order(bits))
-    return pack_words(_blocked(unpack_words(words, bits, -2), order, -2), bits, -2)
+    return pack_words(exllama_unpack(words, bits), bits, -2)
 
 
 def _exllama_order(bits: int) -> torch.Tensor:
@@ -292,7 +298,7 @@ def marlin_24_pack(
     meta = (nibbles << torch.arange(0, 16, 4, device=kept.device)).sum(-1)
     meta = torch.where(meta >= 1 << 15, meta - (1 << 16), meta).to(torch.int16)
     stored = torch.empty(meta.numel(), dtype=torch.int16, device=kept.device)
-    stored[_meta_positions(n, half_k // 8).to(kept.device)] = meta.reshape(-1)
+    stored[_meta_positions(n, half_k // 8, kept.device)] = meta.reshape(-1)
     return words, stored.view(half_k // 16, 2 * n)
 
 
@@ -304,7 +310,7 @@ def marlin_24_unpack(
     flat = _blocked_flat(flat, _inverse(marlin_24_order(bits)))
     half_k, n = flat.shape[0] * 16, flat.shape[1] // 16
     kept = flat.reshape(half_k // 16, n // 16, 16, 16).transpose(1, 2).reshape(half_k, n)
-    at = _meta_positions(n, half_k // 8).to(words.device)
+    at = _meta_positions(n, half_k // 8, words.device)
     values = meta.reshape(-1)[at].to(torch.int64).view(n, half_k // 8, 1) & 0xFFFF
     nibbles = (values >> torch.arange(0, 16, 4, device=words.device)) & 15
     nibbles = nibbles.view(n, half_k // 2).t()
@@ -320,13 +326,12 @@ def marlin_24_dense(values: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
     return dense.view(2 * half_k, n)
 
 
-@functools.cache
-def _meta_positions(n: int, columns: int) -> torch.Tensor:
+def _meta_positions(n: int, columns: int, device: torch.device) -> torch.Tensor:
     """Where CUTLASS stores the 16-bit metadata element (row of the transposed matrix, column):
     rows reordered within 64, 2 x 2 blocks transposed, columns interleaved by two.
     """
-    row = torch.arange(n).view(n, 1).expand(n, columns)
-    column = torch.arange(columns).view(1, columns).expand(n, columns)
+    row = torch.arange(n, device=device).view(n, 1).expand(n, columns)
+    column = torch.arange(columns, device=device).view(1, columns).expand(n, columns)
     within = row % 64
     row = row - within + row % 2 * 2 + row % 8 // 4 + row % 4 // 2 * 32 + within // 8 * 4
     swap = (row % 2 == 0).long() * (column % 2 == 1) - (row % 2 == 1).long() * (column % 2 == 0)
