@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -124,12 +125,36 @@ _LOGIT = Operator(
 # --- polygamma ----------------------------------------------------------------------------------
 
 
+#: B_2, B_4, ...: Bernoulli numbers
+_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+#: steps of the recurrence: the series at 16 and beyond is right to float64
+_STEPS = 16
+
+
+def _exact_polygamma(n: int, x: torch.Tensor) -> torch.Tensor:
+    """The n-th derivative of digamma for x > -16, by recurrence and the asymptotic series.
+
+    Abramowitz and Stegun 6.3.18, 6.4.6, 6.4.11. torch compiles its own for float64 when it is
+    first called on a GPU, which takes seconds.
+    """
+    y = x + _STEPS
+    inverse = y.reciprocal().square_()
+    series = torch.zeros_like(y)
+    for k, number in reversed(list(enumerate(_BERNOULLI, 1))):
+        series.add_(number * math.factorial(2 * k + n - 1) / math.factorial(2 * k)).mul_(inverse)
+    lead = math.factorial(n - 1) if n else -torch.log(y)
+    total = (series + 0.5 * math.factorial(n) / y + lead) * y**-n
+    for k in range(_STEPS):
+        total += math.factorial(n) / (x + k) ** (n + 1)
+    return total if n % 2 else -total
+
+
 def _polygamma_oracle(
     n: int, self: torch.Tensor, out: torch.Tensor | None = None
 ) -> list[Expected]:
     x = wide(self).double()
-    value = torch.special.polygamma(n, x)
-    slope = torch.special.polygamma(n + 1, x)
+    value = _exact_polygamma(n, x)
+    slope = _exact_polygamma(n + 1, x)
     # Recurrence and asymptotic series: a dozen float32 terms; reflection rounds pi x.
     scale = e.condition(value, x * slope, ulps=8.0)
     return [Expected(value, e.float_dtype(self.dtype), scale, e.normal_inputs(self))]
