@@ -97,6 +97,7 @@ def _gradient(
     tolerance: Tolerance = e.TRANSCENDENTAL,
     prepare: Callable[[Call, Case, torch.Generator], None] | None = None,
     note: str = "",
+    cost: Callable[[Case], Cost] = _cost,
 ) -> Operator:
     signatures = [f"{name}({parameters}) -> Tensor"]
     if out_name:
@@ -112,7 +113,7 @@ def _gradient(
         second=second,
         baseline=e.packet(name),
         baseline_name="aten",
-        cost=_cost,
+        cost=cost,
         tolerance=tolerance,
         mutants=(*mutants, e.strides_ignored(e.packet(name))),
         prepare=prepare,
@@ -515,6 +516,13 @@ def _rrelu_cases() -> Sequence[Case]:
     return (*small, *full)
 
 
+def _rrelu_cost(case: Case) -> Cost:
+    """Training needs no `self`, evaluation no `noise`."""
+    _, x, noise, *_, training, _ = case.args
+    every = _cost(case)
+    return Cost(2 * x.numel, every.nbytes - (x.nbytes if training else noise.nbytes))
+
+
 _RRELU = _gradient(
     "rrelu_with_noise_backward",
     "grad_output: Tensor, self: Tensor, noise: Tensor, lower: Scalar, upper: Scalar, "
@@ -545,6 +553,7 @@ _RRELU = _gradient(
         _wrong("grad_output ignored", lambda g, x, r, lo, up, t, s: r),
     ),
     tolerance=e.ARITHMETIC,
+    cost=_rrelu_cost,
 )
 
 OPERATORS = (_MISH, _SOFTPLUS, _LOG_SIGMOID, _SMOOTH_L1, _RRELU)

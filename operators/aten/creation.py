@@ -102,6 +102,7 @@ def _creation(
     mutants: tuple[Mutant, ...],
     cost: Callable[[Case], Cost] = _written,
     tolerance: Tolerance = EXACT,
+    note: str = "",
 ) -> Operator:
     return Operator(
         id=f"aten::{name}",
@@ -120,6 +121,7 @@ def _creation(
         cost=cost,
         tolerance=tolerance,
         mutants=mutants,
+        note=note,
     )
 
 
@@ -394,16 +396,7 @@ def _scalar_cases() -> list[Case]:
         Case("truncated", (2.9,), {"dtype": e.I32, **_HERE}),
         Case("out", (5,), {"out": spec((), e.I64, **_BITS)}, overload=1),
     ]
-    named = (e.F32, e.F16, e.BF16, e.I32, e.I64, e.BOOL)
-    return small + [
-        e.full_case(
-            f"model-constant-{dtype_name(t)}",
-            (1,),
-            "a constant in any model: one element, bound by the launch",
-            kwargs={"dtype": t, **_HERE},
-        )
-        for t in named
-    ]
+    return small
 
 
 def _scalar_oracle(
@@ -430,6 +423,7 @@ _SCALAR_TENSOR = _creation(
     _scalar_oracle,
     lambda s, **kwargs: [np.asarray(s)],
     (_off_by("scalar_tensor", 1), _as_float32("scalar_tensor")),
+    note="One element is bound by the launch alone: there is nothing to time, so no full case.",
 )
 
 
