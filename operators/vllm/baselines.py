@@ -42,7 +42,7 @@ class CustomOp:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         device = _device((args, tuple(kwargs.values())))
-        custom = _vllm_function(self.name) if device.type == "cuda" else None
+        custom = self._custom(device)
         if custom is not None:
             return self.adapt(custom, *args, **kwargs) if self.adapt else custom(*args, **kwargs)
         if device.type == "cpu" or not self.compiled:
@@ -51,10 +51,18 @@ class CustomOp:
 
     def name_on(self, device: torch.device) -> str:
         """``vllm 0.13.0``, ``torch.compile formulation`` or ``eager formulation``."""
-        if device.type == "cuda" and _vllm_function(self.name) is not None:
+        if self._custom(device) is not None:
             return f"vllm {importlib.import_module('vllm').__version__}"
         eager = device.type == "cpu" or not self.compiled
         return "eager formulation" if eager else "torch.compile formulation"
+
+    def _custom(self, device: torch.device) -> Function | None:
+        """vLLM's function where it is installed and runs on `device`."""
+        if device.type != "cuda":
+            return None
+        if self.major is not None and torch.cuda.get_device_capability(device)[0] != self.major:
+            return None
+        return _vllm_function(self.name)
 
 
 @cache

@@ -116,7 +116,7 @@ def _mutant(variant: str) -> Callable[..., torch.Tensor]:
             point = 8 if zeros is None else zeros.repeat_interleave(len(codes) // len(zeros), 0)
             done = codes - point & 15
         if variant == "low half only":
-            keep = torch.arange(codes.shape[1]) % 8 < 4
+            keep = torch.arange(codes.shape[1], device=codes.device) % 8 < 4
             done = torch.where(keep, done, codes)
         if variant == "equal taken as below" and zeros is not None:
             point = zeros.repeat_interleave(len(codes) // len(zeros), 0)
