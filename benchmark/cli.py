@@ -367,6 +367,33 @@ def run(
     raise typer.Exit(INFRASTRUCTURE if running.infrastructure_errors(folder) else 0)
 
 
+@app.command()
+def demo() -> None:
+    """Grade the project's own kernels on this CPU, compile them for every target, show the board."""
+    from kernelmark.benchmark.boards import print_boards
+    from kernelmark.evaluators.campaigns import running
+    from kernelmark.evaluators.campaigns.folder import RunFolder
+    from kernelmark.submissions.board import build, open_board
+    from kernelmark.submissions.bundle import Disclosure
+    from kernelmark.submissions.catalogue import current_catalogue
+    from kernelmark.submissions.inbox import deliver
+    from kernelmark.submissions.ingest import ingest as take_in
+
+    home = _home()
+    request = running.Request(method="reference", suite="demo", chips=("interpreter", "targets"))
+    folder = running.begin(request, None, home.runs)
+    running.carry_out(folder, running.Access("", "", ""), workers=4)
+    running.report(folder, as_json=False)
+    deliver(home, RunFolder.open(folder.root), Disclosure())
+    take_in(home, current_catalogue())
+    build(home)
+    with open_board(home) as connection:
+        print_boards(connection, "", "", as_json=False)
+    typer.echo("Open the leaderboard with: make app")
+    failed = running.infrastructure_errors(folder)
+    raise typer.Exit(INFRASTRUCTURE if failed else 0)
+
+
 @jobs_app.command("export")
 def jobs_export(
     job: Annotated[Path, typer.Argument(help="Job folder to make.")],
