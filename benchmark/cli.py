@@ -135,6 +135,7 @@ def operators_show(
 
 
 def _about(operator: Operator) -> dict[str, Any]:
+    from kernelmark.benchmark.baseline_times import baseline_times
     from kernelmark.benchmark.prompts import describe_case, describe_tolerance
 
     about: dict[str, Any] = {
@@ -148,6 +149,11 @@ def _about(operator: Operator) -> dict[str, Any]:
         "tolerance": describe_tolerance(operator.tolerance),
         "sources": list(operator.sources),
         "cases": [f"{c.name} [{c.tier}]: {describe_case(operator, c)}" for c in operator.cases()],
+        "measured": [
+            f"{row['case']}: {row['baseline']} {row['device_us']:.2f} us on {row['sku']} "
+            f"({100 * (row['roofline'] or 0):.0f}% of the roofline)"
+            for row in baseline_times(operator.id)
+        ],
     }
     return {key: value for key, value in about.items() if value}
 
@@ -369,7 +375,7 @@ def run(
 
 @app.command()
 def demo() -> None:
-    """Grade the project's own kernels on this CPU, compile them for every target, show the board."""
+    """Grade the project's own kernels on this CPU, compile each for all targets, show the board."""
     from kernelmark.benchmark.boards import print_boards
     from kernelmark.evaluators.campaigns import running
     from kernelmark.evaluators.campaigns.folder import RunFolder
