@@ -194,6 +194,9 @@ OPERATORS = (
                 "sums in the dtype",
             )
         ),
-        note="vLLM's kernel is for compute capability 8.x; elsewhere the formulation is the baseline.",
+        note=(
+            "vLLM's kernel is for compute capability 8.x; elsewhere the formulation is the "
+            "baseline."
+        ),
     ),
 )

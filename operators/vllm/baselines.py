@@ -25,7 +25,8 @@ class CustomOp:
 
     `name` is looked up in ``vllm._custom_ops``. `adapt` gets that function and the operator's
     arguments, for the few ops whose Python wrapper is not called like the operator. Formulations
-    that walk many dependent steps are not `compiled`: their graphs would be unrolled.
+    that walk many dependent steps are not `compiled`: their graphs would be unrolled. `major` is
+    the only compute capability (8 for 8.x) that vLLM's kernel runs on; None: any.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class CustomOp:
         formulation: Function,
         adapt: Function | None = None,
         compiled: bool = True,
+        major: int | None = None,
     ) -> None:
         self.name = name
         self.formulation = formulation
         self.adapt = adapt
         self.compiled = compiled
+        self.major = major
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         device = _device((args, tuple(kwargs.values())))
