@@ -97,7 +97,7 @@ class Correctness:
             spent += outcome.seconds
             if number == 0 or self.dice.random() < 0.2:
                 self._repeat(question, outcome)
-        self.session.worker.ask("drop", self.session.timeout_s, slots=[self._slot])
+        self.session.release(self._slot, thoroughly=case.tier == "full")
 
     def _steps(self, case: Case, draws: int | None) -> Iterator[Step]:
         variations = list(case.draws[:draws])
@@ -122,7 +122,7 @@ class Correctness:
         self.session.stage(self._slot, question.call, reuse=same_memory)
         outcome = self.session.run(self._slot, question.expected)
         if not same_memory:
-            self.session.worker.ask("drop", self.session.timeout_s, slots=[self._slot - 1])
+            self.session.release(self._slot - 1, thoroughly=False)
         self.report.calls += 1
         return outcome
 

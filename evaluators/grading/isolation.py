@@ -246,11 +246,14 @@ def _build_root(paths: Sequence[str]) -> None:
     """A new root in a tmpfs: `paths`, read-only, and the device files."""
     devices = device_files()
     # Any folder that holds none of them will do: the mount covers it in this namespace only.
-    root = next(
+    free = [
         folder
         for folder in ("/mnt", "/media", "/srv", "/home", "/var")
         if os.path.isdir(folder) and not any(p.startswith(folder) for p in paths)
-    )
+    ]
+    if not free:
+        raise OSError(0, "no folder to build it in")
+    root = free[0]
     _mount("tmpfs", root, "tmpfs", _MS_NOSUID, "mode=755,size=16m")
     for path in paths:
         target = root + path

@@ -44,7 +44,7 @@ from kernelmark.evaluators.grading.workers import (
     KilledFromOutside,
     Server,
     Worker,
-    close_servers,
+    discard,
     shared_server,
 )
 from kernelmark.evaluators.languages.base import Language
@@ -140,8 +140,13 @@ def grade(
     for attempt in range(2):
         work = Grade(candidate, operator, chip, settings, progress or (lambda gate, text: None))
         work.evidence["attempts"] = attempt + 1
+        cascade = _Cascade(work)
         try:
-            return _Cascade(work).run()
+            return _healthy(cascade.run(), chip, settings)
+        except torch.OutOfMemoryError as error:
+            # The judge's own allocation: its device is the runner's too.
+            text = str(error).split("\n")[0]
+            return work.verdict("out_of_memory", f"no room for the judge's copies: {text}")
         except KilledFromOutside as error:
             last = str(error)
             if attempt:
@@ -149,8 +154,17 @@ def grade(
                 return work.verdict("out_of_memory", message)
         except Infrastructure as error:
             last = str(error)
-        close_servers()
+            cascade.discard()
     return work.verdict("infrastructure_error", last)
+
+
+def _healthy(verdict: Verdict, chip: Chip, settings: Settings) -> Verdict:
+    """`verdict`, if the accelerator survived it: a runner that died may have left it unusable."""
+    if chip.device != "cpu" and verdict.status in ("timed_out", "runtime_error"):
+        health = chip.health(settings.index)
+        if not health.ok:
+            raise Infrastructure(f"{chip.name} does not compute any more: {health.why}")
+    return verdict
 
 
 class _Cascade:
@@ -166,7 +180,7 @@ class _Cascade:
             secrets.randbits(256) if self.settings.seed is None else self.settings.seed
         )
         self.language: Language = get_language(work.candidate.language)
-        self.server: Server
+        self.server: Server | None = None
         self.memory: Memory
         self.worker: Worker
         self.session: Session
@@ -179,6 +193,8 @@ class _Cascade:
         if not detection.usable:
             return work.verdict("unsupported", f"{self.chip.name}: {detection.why}")
         self.server = shared_server(self.chip, self.settings.index)
+        if self.device.type != "cpu":
+            torch.get_device_module(self.device.type).set_device(self.settings.index)
         try:
             with contextlib.ExitStack() as stack:
                 for name in GATES:
@@ -187,6 +203,11 @@ class _Cascade:
         except Stopped as stop:
             return work.verdict(stop.status, stop.message)
         return work.verdict("passed", work.message)
+
+    def discard(self) -> None:
+        """Ends the server that failed this grade."""
+        if self.server is not None:
+            discard(self.server)
 
     def _gate(
         self, name: str, gate: Callable[[contextlib.ExitStack], str], stack: contextlib.ExitStack
@@ -341,6 +362,7 @@ class _Cascade:
     @contextlib.contextmanager
     def _opened(self, role: str, *, disabled: bool = False) -> Iterator[Session]:
         """A fresh runner with the function loaded; dead at the end, whatever happens."""
+        assert self.server is not None
         worker = self.server.spawn(role, self.chip, _limits(self.chip, self.settings))
         try:
             session = Session(worker, self.memory, self.settings.timeout_s)

@@ -30,6 +30,7 @@ class Question:
         self.case = case
         self.draw = draw
         self.call = call
+        self.device = next((t.device.type for t in call.tensors()), "")  #: "" where none is given
         self.expected = calling.expected_of(operator, call)
         self._mutable = {id(t) for t in calling.mutable_tensors(operator, case, call)}
 
@@ -115,6 +116,7 @@ class Question:
         return self._judge_scalar(number, want, got)
 
     def _compare(self, number: int, want: Expected, got: torch.Tensor) -> Comparison:
+        got = got.to(want.value.device)  # some oracles compute on the host
         return compare(want, got, self.operator.tolerance, self.case.name, self.draw, number)
 
     def _wrong_form(self, number: int, want: Expected, got: Any) -> Comparison | None:
@@ -129,7 +131,7 @@ class Question:
         if about.dtype != want.dtype:
             text = f"dtype {about.dtype}, expected {want.dtype}"
             return self._problem("wrong_dtype", text, number)
-        text = _wrong_layout(about, want, self.call.tensors())
+        text = _wrong_layout(about, want, self.device or want.value.device.type)
         if text:
             return self._problem("wrong_layout", text, number)
         if got.tensor is None:
@@ -218,9 +220,9 @@ def _own_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return torch.cat([mask, mask.new_zeros(rest)])
 
 
-def _wrong_layout(about: Returned, want: Expected, inputs: Sequence[torch.Tensor]) -> str:
-    if about.device != want.value.device.type:
-        return f"is on {about.device}, not on {want.value.device.type}"
+def _wrong_layout(about: Returned, want: Expected, device: str) -> str:
+    if about.device != device:
+        return f"is on {about.device}, not on {device}"
     if about.owner is not None and 0 not in about.shape:
         return f"shares memory with input tensor {about.owner}"
     if want.strides is not None and not _same_strides(about, want.strides):

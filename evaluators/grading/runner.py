@@ -152,6 +152,8 @@ class Runner:
     def _do_drop(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         for number in request["slots"]:
             self.slots.pop(number, None)
+        if request["thoroughly"] and self.device.type != "cpu":
+            torch.get_device_module(self.device.type).empty_cache()
         return {}
 
     def _do_call(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:

@@ -107,6 +107,13 @@ class Session:
             reuse=reuse,
         )
 
+    def release(self, slot: int, *, thoroughly: bool) -> None:
+        """Frees a slot. `thoroughly`: both processes give cached memory back to the device, which
+        they share."""
+        self.worker.ask("drop", self.timeout_s, slots=[slot], thoroughly=thoroughly)
+        if thoroughly and self.memory.device.type != "cpu":
+            torch.get_device_module(self.memory.device.type).empty_cache()
+
     def run(self, slot: int, expected: Sequence[Any]) -> Outcome:
         """Calls the function on a staged slot and takes copies of all that it left behind."""
         layouts = self._layouts[slot]

@@ -81,7 +81,7 @@ class Server:
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._events: dict[tuple[str, int], tuple[dict[str, Any], list[int]]] = {}
-        self._ready = False
+        self._ready = self._closed = False
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         home = module_of(chip)
@@ -89,9 +89,14 @@ class Server:
         visible = isolation.visible_paths(server.PACKAGE, [folder])
         self.rooted, self._process = _start(theirs, chip, index, visible)
         theirs.close()
-        self._channel.send(
-            {"chip": chip.name, "chip_module": home, "paths": visible, "preload": [home, *_PRELOAD]}
-        )
+        first = {
+            "chip": chip.name,
+            "chip_module": home,
+            "paths": visible,
+            "preload": [home, *_PRELOAD],
+        }
+        with contextlib.suppress(Closed):  # dead already: `spawn` will find out
+            self._channel.send(first)
 
     @property
     def pid(self) -> int:
@@ -140,6 +145,9 @@ class Server:
 
     def close(self) -> None:
         """Ends the server and with it every runner. Bubblewrap's monitor is of the same group."""
+        if self._closed:
+            return
+        self._closed = True
         self._channel.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -300,8 +308,16 @@ def shared_server(chip: Chip, index: int = 0) -> Server:
         return found
 
 
+def discard(server: Server) -> None:
+    """Ends a shared server that failed; the next grade starts a fresh one."""
+    with _servers_lock:
+        for key in [key for key, known in _servers.items() if known is server]:
+            del _servers[key]
+    server.close()
+
+
 def close_servers() -> None:
-    """Ends every shared server; the next grade starts a fresh one."""
+    """Ends every shared server."""
     with _servers_lock:
         for running in _servers.values():
             running.close()

@@ -49,16 +49,19 @@ def usual_s() -> float:
 @pytest.mark.parametrize("number", range(MOMENTS))
 def test_any_helper_killed_at_any_moment(number, usual_s):
     dice = random.Random(number)
-    if number % 3 == 0:
+    if number % 8 == 0:
         close_servers()  # the server's start is struck too
     right = number % 4 != 3
-    striker = kill_one(dice.random() * (usual_s if number % 3 == 0 else 0.6), dice)
+    striker = kill_one(dice.random() * (usual_s if number % 8 == 0 else 0.6), dice)
     begin = time.monotonic()
     verdict = judged(HONEST if right else WRONG)
+    late = striker.is_alive()
     striker.join()
+    if late:
+        close_servers()  # struck after the verdict: that is not the next grade's to bear
     assert verdict.status == ("passed" if right else "wrong_values"), verdict.message
     assert time.monotonic() - begin < 60
-    if number % 3 == 2:
+    if number % 8 == 7:
         close_servers()
         assert vanishes(helpers)
 
