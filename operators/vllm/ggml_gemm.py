@@ -25,6 +25,7 @@ from kernelmark.operators.records import (
     Tolerance,
 )
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
+from kernelmark.operators.vllm.formats import rounded
 from kernelmark.operators.vllm.ggml import read_weights
 from kernelmark.operators.vllm.ggml_formats import (
     DESCRIPTION,
@@ -60,7 +61,7 @@ def quantise(x: torch.Tensor, work: torch.dtype) -> torch.Tensor:
     d = blocks.abs().amax(-1, keepdim=True) / 127.0
     quotient = torch.where(d == 0, 0.0, blocks / d)
     codes = torch.trunc(quotient.abs() + 0.5) * quotient.sign()
-    return (codes.to(work) * d.half().to(work)).flatten(-2)
+    return (codes.to(work) * rounded(d, _HALF).to(work)).flatten(-2)
 
 
 def _product(x: torch.Tensor, weights: torch.Tensor, dtype: torch.dtype) -> Expected:
@@ -97,7 +98,7 @@ def _matrix_cases(vector: bool) -> Sequence[Case]:
     models: Sequence[tuple[Any, ...]] = (
         ("llama-3-8b-q4-k", "Llama 3 8B gate and up, Q4_K", 12, 28672, 4096, _HALF),
         ("llama-3-8b-down-q6-k", "Llama 3 8B down, Q6_K", 14, 4096, 14336, _BRAIN),
-        ("llama-3-8b-qkv-q8-0", "Llama 3 8B qkv, Q8_0", 8, 6144, 4096, _HALF),
+        ("llama-3-70b-qkv-q8-0", "Llama 3 70B qkv, Q8_0", 8, 10240, 8192, _HALF),
         ("llama-3-70b-q4-0", "Llama 3 70B up, Q4_0", 2, 28672, 8192, _HALF),
         ("qwen2.5-32b-q5-k", "Qwen2.5 32B up, Q5_K", 13, 27648, 5120, _BRAIN),
         ("qwen2.5-7b-q3-k", "Qwen2.5 7B down, Q3_K", 11, 3584, 18944, _SINGLE),
@@ -148,9 +149,18 @@ def _matrix_second(W: torch.Tensor, X: torch.Tensor, quant_type: int, row: int) 
 
 
 def _mul_mat(W: torch.Tensor, X: torch.Tensor, quant_type: int, row: int) -> torch.Tensor:
-    work = X.dtype if X.device.type == "cuda" else torch.float32
+    work = _operands(X)
     weights = decode(W, quant_type, torch.float32)[0].to(work)
     return (quantise(X, torch.float32).to(work) @ weights.t()).to(X.dtype)
+
+
+def _operands(x: torch.Tensor) -> torch.dtype:
+    """What a formulation multiplies in: float16 for 16-bit results on an accelerator.
+
+    bfloat16 holds neither the codes times d nor the weights; sums are float32 in any case.
+    """
+    narrow = x.device.type == "cuda" and x.dtype.itemsize == 2
+    return _HALF if narrow else _SINGLE
 
 
 _WRONG = (
@@ -417,7 +427,7 @@ def _all_experts(
 def _by_all_experts(
     X: torch.Tensor, W: torch.Tensor, experts: torch.Tensor, top_k: int, kind: int
 ) -> torch.Tensor:
-    work = X.dtype if X.device.type == "cuda" else torch.float32
+    work = _operands(X)
     weights = decode(W, kind, torch.float32)[0].to(work)
     return _all_experts(quantise(X, torch.float32).to(work), weights, experts, top_k, X.dtype)
 
