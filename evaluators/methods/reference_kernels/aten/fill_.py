@@ -35,34 +35,35 @@ def _kernel(
 
 
 def fill_(self: torch.Tensor, value: torch.Tensor | float) -> torch.Tensor:
-    _launch(self, value)
+    if isinstance(value, torch.Tensor):
+        _launch(self, value, pointer=True)
+    elif self.dtype == torch.bool:
+        _launch(self, int(value != 0), pointer=False)
+    else:
+        floats = self.dtype.is_floating_point or self.is_complex()
+        _launch(self, float(value) if floats else int(value), pointer=False)
     return self
 
 
-def _launch(out: torch.Tensor, number: torch.Tensor | float) -> None:
+def _launch(out: torch.Tensor, number: torch.Tensor | float, pointer: bool) -> None:
     """One program a tile; the parts of a complex number are `number` and 0."""
     if out.numel() == 0:
         return
     if out.is_complex():
         parts = torch.view_as_real(out)
-        _launch(parts.select(-1, 0), number)
-        _launch(parts.select(-1, 1), 0)
+        _launch(parts.select(-1, 0), number, pointer)
+        _launch(parts.select(-1, 1), 0.0, False)
         return
     sizes, strides = _merged(list(out.shape), list(out.stride()))
     if len(sizes) > 5:  # rare: the outermost of the dimensions goes to the host
         for part in out.unbind(0):
-            _launch(part, number)
+            _launch(part, number, pointer)
         return
     n0, n1, n2, m, n = [1] * (5 - len(sizes)) + sizes
     tile = 4096 if out.numel() >= 1 << 20 else 1024
     columns = min(triton.next_power_of_2(n), tile)
     rows = min(triton.next_power_of_2(m), tile // columns)
     grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
-    pointer = isinstance(number, torch.Tensor)
-    if not pointer and out.dtype == torch.bool:
-        number = int(number != 0)
-    elif not pointer:
-        number = float(number) if out.dtype.is_floating_point else int(number)
     _kernel[grid](
         out, number, n, m, n2, n1, *([0] * (5 - len(strides)) + strides),
         POINTER=pointer, M=rows, N=columns, num_warps=4,
