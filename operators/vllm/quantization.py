@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernelmark.operators.building import FLOATS, dtype_name, spec
-from kernelmark.operators.records import EXACT, Case, Cost, Expected, Mutant, Operator
+from kernelmark.operators.records import Alias, Case, Cost, Expected, Mutant, Operator, Result
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
 from kernelmark.operators.vllm.formats import (
     CODES,
@@ -42,6 +42,11 @@ def _expect_scale(scale: torch.Tensor, mask: torch.Tensor | None = None) -> Expe
     return Expected(scale, torch.float32, scale.abs(), mask, tolerance=SCALES)
 
 
+def _returned(argument: int, tensor: torch.Tensor) -> Alias:
+    """A result that is the argument itself."""
+    return Alias(argument, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()))
+
+
 # scaled_fp8_quant
 
 _FP8_TAIL = (
@@ -59,20 +64,17 @@ def _fp8_cases() -> Sequence[Case]:
     def case(name: str, shape: tuple[int, int], dtype: torch.dtype, **more: Any) -> Case:
         layout = {k: more.pop(k) for k in ("strides", "offset", "fill") if k in more}
         tier, origin = more.pop("tier", "small"), more.pop("origin", "")
-        scale = (
-            spec((1,), fill="uniform", low=0.01, high=0.5) if more.pop("static", False) else None
-        )
+        given = spec((1,), fill="uniform", low=0.01, high=0.5)
         bound = spec((1,), fill="uniform", low=0.5, high=2.0) if more.pop("bound", False) else None
-        kwargs: dict[str, Any] = {
-            "scale": scale,
-            "num_token_padding": more.pop("padding", None),
-            "scale_ub": bound,
-            "use_per_token_if_dynamic": more.pop("per_token", False),
-        }
         overload = int(more.pop("into", False))
-        if overload:
-            kwargs["output"] = spec(shape, E4M3, fill="zeros")
-        args = (spec(shape, dtype, **layout),)
+        kwargs = {"output": spec(shape, E4M3, fill="zeros")} if overload else {}
+        args = (
+            spec(shape, dtype, **layout),
+            given if more.pop("static", False) else None,
+            more.pop("padding", None),
+            bound,
+            more.pop("per_token", False),
+        )
         return Case(name, args, kwargs, tier=tier, overload=overload, origin=origin)
 
     half, brain, single = torch.float16, torch.bfloat16, torch.float32
@@ -139,15 +141,16 @@ def _fp8_oracle(
     scale_ub: torch.Tensor | None = None,
     use_per_token_if_dynamic: bool = False,
     output: torch.Tensor | None = None,
-) -> list[Expected]:
+) -> list[Result]:
     x = input.double()
     found = _fp8_scale(x, scale, scale_ub, use_per_token_if_dynamic)
     rows = max(num_token_padding or 0, len(x))
     codes = to_float8(_padded(x / found.float().double(), rows), E4M3)
     defined = (torch.arange(rows, device=x.device) < len(x)).unsqueeze(1)
     quantised = Expected(codes.double(), E4M3, mask=defined, tolerance=CODES)
+    scaled: Result
     if scale is not None:
-        scaled = Expected(scale, torch.float32, tolerance=EXACT)
+        scaled = _returned(1, scale)
     elif use_per_token_if_dynamic:
         scaled = _expect_scale(_padded(found, rows), defined)
     else:
@@ -175,15 +178,21 @@ def _fp8_formula(
     return output, found
 
 
-def _fp8_second(input: torch.Tensor, **kwargs: Any) -> list[torch.Tensor]:
+def _fp8_second(
+    input: torch.Tensor,
+    scale: torch.Tensor | None = None,
+    num_token_padding: int | None = None,
+    scale_ub: torch.Tensor | None = None,
+    use_per_token_if_dynamic: bool = False,
+    output: torch.Tensor | None = None,
+) -> list[torch.Tensor]:
     """Codes looked up among all finite values of the format, in order."""
-    into = kwargs.pop("output", None) is not None
     x = input.double()
-    found = _fp8_formula(input, **kwargs)[1]
+    found = _fp8_formula(input, scale, num_token_padding, scale_ub, use_per_token_if_dynamic)[1]
     quotient = x / (found if found.numel() == 1 else found[: len(x)]).double()
-    codes = look_up_float8(quotient).view(E4M3)
-    codes = _padded(codes.double(), max(kwargs.get("num_token_padding") or 0, len(x)))
-    return [found, codes] if into else [codes, found]
+    codes = look_up_float8(quotient).view(E4M3).double()
+    codes = _padded(codes, max(num_token_padding or 0, len(x)))
+    return [found, codes] if output is not None else [codes, found]
 
 
 def _fp8_cost(case: Case) -> Cost:
@@ -192,15 +201,22 @@ def _fp8_cost(case: Case) -> Cost:
 
 
 def _fp8_mutant(variant: str) -> Any:
-    def mutant(input: torch.Tensor, **kwargs: Any) -> Any:
-        scale, per_token = kwargs.get("scale"), kwargs.get("use_per_token_if_dynamic")
+    def mutant(
+        input: torch.Tensor,
+        scale: torch.Tensor | None = None,
+        num_token_padding: int | None = None,
+        scale_ub: torch.Tensor | None = None,
+        use_per_token_if_dynamic: bool = False,
+        output: torch.Tensor | None = None,
+    ) -> Any:
+        used, per_token = scale, use_per_token_if_dynamic
         if variant == "scale ignored" and scale is not None:
-            kwargs["scale"] = torch.ones_like(scale)
+            used = torch.ones_like(scale)
         if variant == "multiplied by the scale" and scale is not None:
-            kwargs["scale"] = 1 / scale
+            used = 1 / scale
         if variant == "upper bound ignored":
-            kwargs["scale_ub"] = None
-        codes, found = _fp8_formula(input, **kwargs)
+            scale_ub = None
+        codes, found = _fp8_formula(input, used, num_token_padding, scale_ub, per_token, output)
         if variant == "one scale for all tokens" and scale is None and per_token:
             top = found.max()
             codes.copy_(_padded((input.float() / top).clamp(-448, 448), len(codes)))
@@ -291,16 +307,16 @@ def _int8_oracle(
     scale: torch.Tensor | None = None,
     azp: torch.Tensor | None = None,
     symmetric: bool = True,
-) -> list[Expected]:
+) -> list[Result]:
     found, point = _int8_found(input.double(), scale, azp, symmetric)
     codes = expect_codes(_int8_quantise(input.double(), found, point))
     if scale is None and point is not None:
         codes = replace(codes, mask=_clear_zero_points(input.double(), found))
     if scale is not None:
-        results = [codes, Expected(scale, torch.float32, tolerance=EXACT)]
-        return results if azp is None else [*results, Expected(azp, torch.int32, tolerance=EXACT)]
-    results = [codes, _expect_scale(found)]
-    return results if point is None else [*results, expect_codes(point.to(torch.int32))]
+        given: list[Result] = [codes, _returned(1, scale)]
+        return given if azp is None else [*given, _returned(2, azp)]
+    made: list[Result] = [codes, _expect_scale(found)]
+    return made if point is None else [*made, expect_codes(point.to(torch.int32))]
 
 
 def _int8_formula(
