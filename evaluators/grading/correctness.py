@@ -130,6 +130,11 @@ class Correctness:
         """The same data in other memory must give the same answer, if not the same bits."""
         second = self._ask(question, same_memory=False)
         self.report.repeats += 1
+        if question.must_differ() and same_bits(first, second):
+            text = "two calls gave the same random numbers"
+            raise Failed(
+                Comparison(question.case.name, question.draw, 0, "wrong_values", detail=text)
+            )
         same = same_bits(first, second)
         self.report.repeats_differing += not same
         if same and self.operator.kind == "random" and calling.must_differ(question.expected):
@@ -139,7 +144,7 @@ class Correctness:
 
     def _steady(self, question: Question, bad: Comparison) -> Comparison:
         """`bad`, or why the same question gets right answers too: chance, or what was kept."""
-        if bad.status != "wrong_values":
+        if bad.status != "wrong_values" or self.operator.kind == "random":
             return bad
         # In the same memory: who goes by identity or address answers wrongly again.
         if any(self._right(question, same_memory=True) for _ in range(RETRIES)):

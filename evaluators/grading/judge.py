@@ -49,6 +49,7 @@ from kernelmark.evaluators.grading.workers import (
 )
 from kernelmark.evaluators.languages.base import Language
 from kernelmark.evaluators.languages.registry import get_language
+from kernelmark.operators.calling import baseline_name
 from kernelmark.operators.records import Case, Operator, Tier
 
 Progress = Callable[[str, str], None]  #: called with a gate's name and a few words
@@ -107,7 +108,7 @@ class Grade:
             timings=tuple(self.timings) if status in _TIMED else (),
             evidence=self.evidence,
             environment=self.environment,
-            baseline=self.operator.baseline_name,
+            baseline=baseline_name(self.operator, torch.device(self.chip.device)),
             tier=self.settings.tier,
             seconds=time.monotonic() - self.began,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -325,7 +326,7 @@ class _Cascade:
                 raise Stopped("implausible", speed.impossible)
         ratios = [math.log(timing.speedup) for timing in self.work.timings]
         speedup = math.exp(sum(ratios) / len(ratios))
-        self.work.message = f"right; {speedup:.2f}x {self.operator.baseline_name}"
+        self.work.message = f"right; {speedup:.2f}x {baseline_name(self.operator, self.device)}"
         return f"{len(cases)} cases, {speedup:.2f}x in the geometric mean"
 
     def _timed(self, keeper: Timekeeper, case: Case) -> Speed:

@@ -7,11 +7,24 @@ have to see for themselves.
 from __future__ import annotations
 
 import pytest
-from judging import HONEST, KERNEL, ROW, TOTAL, TWICE, TWICE_INPLACE, body, helpers, judged
+import torch
+from judging import (
+    HONEST,
+    KERNEL,
+    ROW,
+    TOTAL,
+    TWICE,
+    TWICE_INPLACE,
+    body,
+    helpers,
+    judged,
+    operator,
+)
 
 from kernelmark.evaluators.grading.judge import Settings
 from kernelmark.evaluators.grading.workers import close_servers
 from kernelmark.evaluators.languages.triton import TritonLanguage
+from kernelmark.operators.records import Case, Expected, TensorSpec, Tolerance
 
 
 @pytest.fixture
@@ -261,3 +274,39 @@ def test_same_seed_same_comparisons():
 def test_entry_point_may_be_named():
     verdict = judged(HONEST.replace("def twice", "def other"), TWICE, entry="other")
     assert verdict.status == "passed", verdict.message
+
+
+def fair_coin(case, args, results):
+    share = float(results[0].mean())
+    return "" if 0.3 < share < 0.7 else f"share of ones {share:.2f}"
+
+
+COIN = operator(
+    "coin",
+    "coin(self: Tensor) -> Tensor",
+    lambda self: [
+        Expected(torch.full_like(self, 0.5).double(), self.dtype, torch.tensor(0.5).double())
+    ],
+    (Case("many", (TensorSpec((4000,)),)),),
+    kind="random",
+    accepts=fair_coin,
+    tolerance=Tolerance(kind="distribution", limit=0.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "words"),
+    [
+        ("(torch.rand_like(self) < 0.5).float()", "passed", "right"),
+        ("(torch.rand_like(self) < 0.9).float()", "wrong_values", "share of ones"),
+        (
+            "(torch.rand(4000, generator=torch.Generator().manual_seed(1)) < 0.5).float()",
+            "wrong_values",
+            "same random numbers",
+        ),
+        ("(torch.rand(4000) < 0.5)", "wrong_dtype", "bool"),
+    ],
+)
+def test_random_operators_are_judged_by_their_distribution(no_scan, answer, status, words):
+    verdict = judged(f"import torch\ndef coin(self):\n    return {answer}\n", COIN)
+    assert (verdict.status, words in verdict.message) == (status, True), verdict.message
