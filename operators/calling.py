@@ -50,7 +50,8 @@ def return_types(signature: str) -> tuple[str, ...]:
 def returned_results(operator: Operator, case: Case, returned: Any) -> list[Any]:
     """What a call returned, flattened, without the positions that are mutated arguments.
 
-    A None in an optional position (``Tensor?``) is left out. Raises ValueError where the number of returned values is not the signature's.
+    A None in an optional position (``Tensor?``) is left out. Raises ValueError where the number of
+    returned values is not the signature's.
     """
     types = return_types(operator.signatures[case.overload])
     if not types:

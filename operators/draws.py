@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from kernelmark.operators.records import (
     Argument,
     Case,
