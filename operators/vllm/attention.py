@@ -16,7 +16,7 @@ from kernelmark.operators.building import dtype_name, spec
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.formats import FLOAT8, to_float8
+from kernelmark.operators.vllm.formats import FLOAT8, rounded, to_float8
 from kernelmark.operators.vllm.parts import brain, byte, distinct, half, single, split_dim
 
 _EPS32 = torch.finfo(torch.float32).eps
@@ -170,7 +170,7 @@ def _paged(
     pages = pages.flatten(2, 3)
     if kind != "auto":
         exact = pages.contiguous().view(FLOAT8[kind]).to(torch.float32)
-        return (exact * scale.float()).to(dtype)
+        return rounded(exact * scale.float(), dtype).to(dtype)
     return pages
 
 

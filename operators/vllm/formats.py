@@ -35,6 +35,17 @@ SCALES = Tolerance(
 )
 
 
+def rounded(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """x (float32 or float64) rounded to `dtype` and widened again.
+
+    ``torch.compile`` drops a pair of casts; where the bits are looked at in between it can't.
+    """
+    narrow = x.to(dtype)
+    if dtype.itemsize == 2:
+        narrow = narrow.view(torch.int16).view(dtype)
+    return narrow.to(x.dtype)
+
+
 def to_float8(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Codes nearest to `x`, saturated (NaN stays NaN)."""
     top = torch.finfo(dtype).max

@@ -18,7 +18,7 @@ import torch
 from kernelmark.operators.building import dtype_name, spec
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
-from kernelmark.operators.vllm.formats import look_up_float8, to_float8, to_int8
+from kernelmark.operators.vllm.formats import look_up_float8, rounded, to_float8, to_int8
 
 E4M3 = torch.float8_e4m3fn
 _TOP = {torch.int8: 127.0, E4M3: 448.0}
@@ -48,16 +48,12 @@ _FULL = (
 )
 
 
-def _round(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    return x.to(dtype).to(x.dtype)
-
-
 def _normalised(
     x: torch.Tensor, weight: torch.Tensor, epsilon: float, dtype: torch.dtype
 ) -> torch.Tensor:
     """The value that is quantised: rounded to `dtype` before and after the weight."""
     factor = torch.rsqrt(x.square().mean(-1, keepdim=True) + epsilon)
-    return _round(_round(x * factor, dtype) * weight.to(x.dtype), dtype)
+    return rounded(rounded(x * factor, dtype) * weight.to(x.dtype), dtype)
 
 
 def _scale_of(top: torch.Tensor, quant_dtype: torch.dtype, bound: Any) -> torch.Tensor:
