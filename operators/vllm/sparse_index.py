@@ -108,37 +108,75 @@ def _ranges(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Key ranges [start, end) of every row, [batch, heads, rows, slashes], -1 where there is none.
 
-    Slash by slash over all rows at once: a range opens at the first, grows by a block where the
-    next one ends at most a block beyond it, and closes otherwise.
+    A slash (they descend) reaches up to `edge` - slash. The first one below the edge opens a range
+    of one block; a later one that reaches beyond the range lets it grow by a block if that is
+    enough, and opens the next range otherwise. Which slash opens the next range depends, but for a
+    row's first range, on the slash that opened this one alone, so the chains of openings are found
+    once for all rows.
     """
+    lines = slash.long()
+    count = lines.shape[-1]
+    order = torch.arange(count, device=slash.device)
     shape = (*slash.shape[:2], rows)
-    device = slash.device
-    begin = torch.arange(rows, device=device) * block
+    begin = torch.arange(rows, device=slash.device) * block
     q, kv = (t.long().view(-1, 1, 1) for t in (q_len, kv_len))
     edge = begin + block + (kv - q if causal else kv)  # diagonal end of the row's last query
-    start = torch.full((*shape, slash.shape[2]), -1, dtype=torch.int64, device=device)
-    end = start.clone()
-    last_start = torch.full(shape, -1, dtype=torch.int64, device=device)
-    last_end = last_start.clone()
-    alive = (begin < q).expand(shape)
-    count = torch.zeros(shape, dtype=torch.int64, device=device)
-    for i in range(slash.shape[2]):
-        line = slash[:, :, i].long().unsqueeze(-1)
-        reach = (edge - line).clamp_min(block)
-        opened = last_end >= 0
-        valid = torch.where(opened, torch.tensor(True, device=device), line < edge)
-        if not causal:
-            alive = alive & (~opened | (line >= begin))
-        fresh = alive & valid & (~opened | (reach > last_end + block))
-        grow = alive & opened & ~fresh & (reach > last_end)
-        count = count + fresh
-        last_start = torch.where(fresh, reach - block, last_start)
-        last_end = torch.where(fresh, reach, torch.where(grow, last_end + block, last_end))
-        at = (count - 1).clamp_min(0).unsqueeze(-1)
-        live = (count > 0).unsqueeze(-1)
-        start.scatter_(3, at, torch.where(live, last_start.unsqueeze(-1), -1))
-        end.scatter_(3, at, torch.where(live, last_end.unsqueeze(-1), -1))
-    return start, end
+    reach = (edge.unsqueeze(-1) - lines.unsqueeze(2)).clamp_min(block)
+    first = _number_from(lines, edge.expand(shape))
+    cut = torch.full_like(first, count)  # slashes that a row looks at
+    if not causal:
+        cut = torch.maximum(_number_from(lines, begin.expand(shape)), first + 1)
+    opened = order == first.unsqueeze(-1)
+    base = torch.where(opened, reach, 0).sum(-1, keepdim=True)
+    after_first = _next_opening(reach - base, first, block)
+    after = _next_opening(lines.unsqueeze(-1) - lines.unsqueeze(-2), order, block)
+    chain = _chains(after).gather(2, after_first.unsqueeze(-1).expand(*shape, count))
+    live = ((begin < q) & (first < count)).unsqueeze(-1)
+    opens = live & (opened | chain) & (order < cut.unsqueeze(-1))
+    until = torch.where(opened, after_first.unsqueeze(-1), after.unsqueeze(2))
+    last = until.minimum(cut.unsqueeze(-1)).sub(1).clamp_min(0)  # the last slash of each range
+    growth = _ceil_div(reach.gather(-1, last) - reach, block) * block
+    place = torch.where(opens, opens.long().cumsum(-1) - 1, count)
+    none = reach.new_full((*shape, count + 1), -1)
+    start = none.scatter(-1, place, reach - block)[..., :count]
+    return start, none.scatter(-1, place, reach + growth)[..., :count]
+
+
+def _ceil_div(a: torch.Tensor, b: int) -> torch.Tensor:
+    return (a + b - 1).div(b, rounding_mode="floor")
+
+
+def _number_from(lines: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    """How many of the descending `lines` [..., count] are at least `bound` [..., rows]."""
+    return torch.searchsorted(-lines, -bound.contiguous(), right=True)
+
+
+def _next_opening(reach: torch.Tensor, first: torch.Tensor, block: int) -> torch.Tensor:
+    """The first slash after number `first` that a growing range, which `first` opened, misses.
+
+    `reach` [..., slashes] is how far slashes reach beyond `first`; their number if none is missed.
+    """
+    count = reach.shape[-1]
+    order = torch.arange(1, count, device=reach.device)
+    missed = _ceil_div(reach, block).diff(dim=-1) > 1
+    missed = missed & (order > first.unsqueeze(-1))
+    ends = torch.full_like(reach[..., :1], count)
+    return torch.cat([torch.where(missed, order, count), ends], -1).amin(-1)
+
+
+def _chains(after: torch.Tensor) -> torch.Tensor:
+    """[batch, heads, slashes + 1, slashes]: the openings that follow from each, itself included.
+
+    `after` [batch, heads, slashes] is the opening after each; as many steps as its number has bits.
+    """
+    count = after.shape[-1]
+    found = torch.eye(count + 1, count, dtype=torch.bool, device=after.device)
+    found = found.expand(*after.shape[:2], count + 1, count)
+    jump = torch.nn.functional.pad(after, (0, 1), value=count)
+    for _ in range(count.bit_length()):
+        found = found | found.gather(2, jump.unsqueeze(-1).expand(found.shape))
+        jump = jump.gather(2, jump)
+    return found
 
 
 def _compact(
