@@ -24,9 +24,9 @@ class CustomOp:
     """A baseline that is vLLM's custom op where there is one, and a formulation elsewhere.
 
     `name` is looked up in ``vllm._custom_ops``. `adapt` gets that function and the operator's
-    arguments, for the few ops whose Python wrapper is not called like the operator. Formulations
-    that walk many dependent steps are not `compiled`: their graphs would be unrolled. `major` is
-    the only compute capability (8 for 8.x) that vLLM's kernel runs on; None: any.
+    arguments, for the few ops whose Python wrapper is not called like the operator. `major` is the
+    only compute capability (8 for 8.x) that vLLM's kernel runs on; None: any. Formulations compute
+    in float32 what vLLM's kernels do, and have no loops over elements.
     """
 
     def __init__(
@@ -34,13 +34,11 @@ class CustomOp:
         name: str,
         formulation: Function,
         adapt: Function | None = None,
-        compiled: bool = True,
         major: int | None = None,
     ) -> None:
         self.name = name
         self.formulation = formulation
         self.adapt = adapt
-        self.compiled = compiled
         self.major = major
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -48,7 +46,7 @@ class CustomOp:
         custom = self._custom(device)
         if custom is not None:
             return self.adapt(custom, *args, **kwargs) if self.adapt else custom(*args, **kwargs)
-        if device.type == "cpu" or not self.compiled:
+        if device.type == "cpu":
             return self.formulation(*args, **kwargs)
         return _compiled(self.formulation)(*args, **kwargs)
 
@@ -56,8 +54,7 @@ class CustomOp:
         """``vllm 0.13.0``, ``torch.compile formulation`` or ``eager formulation``."""
         if self._custom(device) is not None:
             return f"vllm {importlib.import_module('vllm').__version__}"
-        eager = device.type == "cpu" or not self.compiled
-        return "eager formulation" if eager else "torch.compile formulation"
+        return "eager formulation" if device.type == "cpu" else "torch.compile formulation"
 
     def _custom(self, device: torch.device) -> Function | None:
         """vLLM's function where it is installed and runs on `device`."""

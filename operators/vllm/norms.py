@@ -17,6 +17,7 @@ import torch
 from kernelmark.operators.building import FLOATS, dtype_name, expect, spec, wide
 from kernelmark.operators.records import Case, Cost, Expected, Mutant, Operator, Tolerance
 from kernelmark.operators.vllm.baselines import NAME, CustomOp
+from kernelmark.operators.vllm.formats import rounded
 from kernelmark.operators.vllm.parts import moved
 
 _TOLERANCE = Tolerance(
@@ -211,8 +212,9 @@ def _fused_add_second(
 def _fused_add_rms_norm(
     input: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, epsilon: float
 ) -> None:
-    residual.copy_(input.float() + residual.float())
-    input.copy_(_normalise(residual.float(), weight, epsilon))
+    total = rounded(input.float() + residual.float(), residual.dtype)
+    input.copy_(_normalise(total, weight, epsilon))
+    residual.copy_(total)
 
 
 def _fused_add_cost(case: Case) -> Cost:

@@ -15,7 +15,7 @@ import torch
 from kernelmark.operators.building import spec
 from kernelmark.operators.draws import Call
 from kernelmark.operators.records import EXACT, Case, Cost, Expected, Mutant, Operator
-from kernelmark.operators.vllm.baselines import CustomOp
+from kernelmark.operators.vllm.baselines import NAME, CustomOp
 
 # convert_vertical_slash_indexes
 
@@ -354,10 +354,8 @@ OPERATORS = (
         cases=_sparse_cases,
         oracle=_sparse_oracle,
         second=_sparse_second,
-        baseline=CustomOp(
-            "convert_vertical_slash_indexes", _convert_vertical_slash_indexes, compiled=False
-        ),
-        baseline_name="vllm; without it, the eager formulation",
+        baseline=CustomOp("convert_vertical_slash_indexes", _convert_vertical_slash_indexes),
+        baseline_name=NAME,
         cost=_sparse_cost,
         tolerance=EXACT,
         mutants=tuple(
