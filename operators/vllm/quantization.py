@@ -293,13 +293,13 @@ def _int8_quantise(x: torch.Tensor, scale: torch.Tensor, azp: torch.Tensor | Non
 
 
 def _clear_zero_points(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """Rows whose zero point is not at a tie, in the shape of `x`.
+    """Rows whose zero point is not at a tie, in the shape of `scale`.
 
-    At a tie float32 may round it either way, and all codes of the row with it.
+    At a tie float32 may round it either way, and all codes of the row with it; one row of bfloat16
+    in fifty is such a one.
     """
     raw = x.amin(-1, keepdim=True).view(scale.shape) / scale
-    clear = (raw - raw.floor() - 0.5).abs() > 1e-3
-    return clear.view(*x.shape[:-1], 1).expand(x.shape)
+    return (raw - raw.floor() - 0.5).abs() > 1e-3
 
 
 def _int8_oracle(
@@ -310,13 +310,15 @@ def _int8_oracle(
 ) -> list[Result]:
     found, point = _int8_found(input.double(), scale, azp, symmetric)
     codes = expect_codes(_int8_quantise(input.double(), found, point))
-    if scale is None and point is not None:
-        codes = replace(codes, mask=_clear_zero_points(input.double(), found))
     if scale is not None:
         given: list[Result] = [codes, _returned(1, scale)]
         return given if azp is None else [*given, _returned(2, azp)]
-    made: list[Result] = [codes, _expect_scale(found)]
-    return made if point is None else [*made, expect_codes(point.to(torch.int32))]
+    if point is None:
+        return [codes, _expect_scale(found)]
+    clear = _clear_zero_points(input.double(), found)
+    codes = replace(codes, mask=clear.view(*input.shape[:-1], 1).expand(input.shape))
+    points = replace(expect_codes(point.to(torch.int32)), mask=clear)
+    return [codes, _expect_scale(found), points]
 
 
 def _int8_formula(
