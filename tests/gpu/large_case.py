@@ -1,6 +1,6 @@
-"""One very large case, softmax over 4096 x 393216 float32: prepared, checked over 5 draws and timed.
+"""One very large case, softmax over 4096 x 393216 float32: prepared, checked and timed.
 
-`PYTHONPATH=.typing python tests/gpu/large_case.py` on a machine with an NVIDIA GPU of 80 GB or more.
+`PYTHONPATH=.typing python tests/gpu/large_case.py` on an NVIDIA GPU with 80 GB or more.
 Prints the seconds of each gate; exits 1 if the grade does not pass. The target is 5 s after the
 processes are up; a well-known evaluator takes 61 to 69 s for the same case.
 """
