@@ -2,10 +2,11 @@
 
 `python -m kernelmark.evaluators.grading.survey --chip nvidia OUT.jsonl [names]` writes one line for
 each full case. No candidate takes part, so everything runs in this process: the figures say what
-the baselines do, and whether the definitions hold where they will be used. First the checks, in
-several processes at once; then the clock, alone. Every row is written as soon as it is known, so
-an interrupted survey goes on where it stopped: a case that is in OUT is not checked again, and
-timed only if it has not been.
+the baselines do, and whether the definitions hold where they will be used. It goes by rounds:
+several processes check a share of cases each at the same time; then one after another times its
+share alone, with what it has compiled. Every row is written as soon as it is known, so an
+interrupted survey goes on where it stopped: a case that is in OUT is not checked again, and timed
+only if it has not been.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ from kernelmark.operators.registry import SOURCES, get_operator, source_operator
 
 #: calls timed for each case: blocks, calls a block
 BLOCKS, CALLS = 3, 10
-#: cases timed in one recording of the device trace: opening one costs more than timing a case
+#: cases of a process in a round, timed in one recording of the device trace: opening one costs
+#: more than timing a case
 TOGETHER = 16
 
 Key = tuple[str, str]  #: operator, case
@@ -68,11 +70,6 @@ class Row:
     def key(self) -> Key:
         """What the row is about."""
         return self.operator, self.case
-
-    @property
-    def untimed(self) -> bool:
-        """Whether the clock is still to be read."""
-        return not self.fault and self.device_us is None
 
 
 def check(operator_id: str, case_name: str, device: str) -> Row:
@@ -141,11 +138,6 @@ def floor_us(operator: Operator, case: Case, peaks: Peaks | None) -> float | Non
     rates = [peaks.flops_per_s[n] for n in names if n in peaks.flops_per_s]
     compute = cost.flops / max(rates) if rates else 0.0
     return 1e6 * max(cost.nbytes / peaks.bytes_per_s, compute)
-
-
-def _works(row: Row) -> bool:
-    """Whether the operator puts work on the device; one that makes views does not."""
-    return get_operator(row.operator).kind != "metadata"
 
 
 def _case(key: Key) -> Case:
@@ -221,48 +213,76 @@ def main(argv: Sequence[str] | None = None) -> int:
         for operator in _operators(options.names)
         for case in operator.tier(options.tier)
     ]
-    with options.out.open("a", buffering=1) as out:
+    with options.out.open("a", buffering=1) as out, contextlib.ExitStack() as stack:
 
         def note(row: Row) -> None:
             known[row.key] = row
             out.write(json.dumps(asdict(row)) + "\n")
+            if row.fault or row.device_us is not None:
+                print(f"{row.operator} {row.case}: {row.device_us} us {row.fault}", flush=True)
 
-        for row in _check_all([key for key in wanted if key not in known], chip, options.workers):
-            note(row)
-            if row.fault:
-                print(f"{row.operator} {row.case}: {row.fault}", flush=True)
-        timer = None if options.no_clock else chip.timer()
-        untimed = [row for key in wanted if (row := known[key]).untimed and _works(row)]
-        for row in _clock_all(untimed, timer, chip, found.sku) if timer else ():
-            note(row)
-            print(f"{row.operator} {row.case}: {row.device_us} us {row.fault}", flush=True)
+        timed = chip.timer() is not None and not options.no_clock
+        todo = [key for key in wanted if _is_open(known.get(key), timed)]
+        pools = [stack.enter_context(_process(chip)) for _ in range(options.workers)]
+        for start in range(0, len(todo), TOGETHER * len(pools)):
+            part = todo[start : start + TOGETHER * len(pools)]
+            shares = [(pool, part[i :: len(pools)]) for i, pool in enumerate(pools)]
+            _check_shares(shares, known, chip, note)
+            for pool, share in shares:
+                rows = [known[key] for key in share if _is_open(known[key], timed)]
+                if rows:
+                    for row in pool.submit(clock_all, rows, chip.name, found.sku).result():
+                        note(row)
     write_rows(options.out, known.values())
     faults = sum(bool(known[key].fault) for key in wanted)
     print(f"{len(wanted)} cases, {faults} faults")
     return 1 if faults else 0
 
 
-def _check_all(todo: Sequence[Key], chip: Chip, workers: int) -> Iterator[Row]:
-    """Rows in the order in which they are done."""
+def _check_shares(
+    shares: Sequence[tuple[Executor, Sequence[Key]]],
+    known: Container[Key],
+    chip: Chip,
+    note: Callable[[Row], None],
+) -> None:
+    """All processes at once check those of their cases that are not known."""
+    jobs = [
+        pool.submit(check, *key, chip.device)
+        for pool, share in shares
+        for key in share
+        if key not in known
+    ]
+    for job in as_completed(jobs):
+        note(job.result())
+
+
+def _is_open(row: Row | None, timed: bool) -> bool:
+    """Whether a case is still to be checked or timed. One that makes views has nothing to time."""
+    if row is None:
+        return True
+    untimed = not row.fault and row.device_us is None
+    return timed and untimed and get_operator(row.operator).kind != "metadata"
+
+
+def _process(chip: Chip) -> Executor:
+    """One process that sees the first accelerator."""
     environment: dict[str, str] = {}
     chip.prepare(environment, 0)
     os.environ.update(environment)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        jobs = [pool.submit(check, *key, chip.device) for key in todo]
-        for job in as_completed(jobs):
-            yield job.result()
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
 
 
-def _clock_all(rows: Sequence[Row], timer: Timer, chip: Chip, sku: str) -> Iterator[Row]:
-    """Many in one recording; where that breaks, each in its own, to see which one does it."""
-    for start in range(0, len(rows), TOGETHER):
-        group = rows[start : start + TOGETHER]
-        try:
-            yield from clock(group, timer, chip, sku)
-        except Exception:
-            for row in group:
-                yield _clock_alone(row, timer, chip, sku)
+def clock_all(rows: Sequence[Row], chip_name: str, sku: str) -> list[Row]:
+    """`clock`; where one of the rows breaks it, each alone, to see which one does."""
+    chip = get_chip(chip_name)
+    timer = chip.timer()
+    assert timer is not None
+    try:
+        return clock(rows, timer, chip, sku)
+    except Exception:
+        return [_clock_alone(row, timer, chip, sku) for row in rows]
+    finally:
+        torch.cuda.empty_cache()
 
 
 def _clock_alone(row: Row, timer: Timer, chip: Chip, sku: str) -> Row:
