@@ -6,7 +6,7 @@ like the real ones; their contents hardly matter, because no kernel runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,7 @@ def make(
     cases = {case.name: case for case in operator.cases()}
     made = []
     for name in names:
-        call = arguments_for_candidate(_make(operator, cases[name]))
+        call = arguments_for_candidate(make_call(operator, cases[name], _untouched))
         made.append((name, call.args, call.kwargs))
     return made
 
@@ -72,23 +72,24 @@ def _nbytes(case: Case) -> int:
     return sum(spec.storage_numel * spec.dtype.itemsize for spec in case.tensors)
 
 
-def _make(operator: Operator, case: Case) -> Call:
+def make_call(operator: Operator, case: Case, large: Callable[[TensorSpec], torch.Tensor]) -> Call:
+    """A call on the CPU, drawn where it is small; else `large` makes the tensors."""
     if _nbytes(case) <= DRAWN_BYTES:
         return draw(operator, case, "base", 0, torch.device("cpu"))
-    kwargs = {name: _argument(value) for name, value in case.kwargs.items()}
-    return Call(tuple(_argument(value) for value in case.args), kwargs)
 
+    def argument(value: Argument) -> Any:
+        if isinstance(value, TensorSpec):
+            return large(value)
+        if isinstance(value, Pointers):
+            return PointerList(large(spec) for spec in value.tensors)
+        if isinstance(value, OnDevice):
+            return torch.device("cpu")
+        if isinstance(value, tuple):
+            return [argument(item) for item in value]
+        return value
 
-def _argument(value: Argument) -> Any:
-    if isinstance(value, TensorSpec):
-        return _untouched(value)
-    if isinstance(value, Pointers):
-        return PointerList(_untouched(spec) for spec in value.tensors)
-    if isinstance(value, OnDevice):
-        return torch.device("cpu")
-    if isinstance(value, tuple):
-        return [_argument(item) for item in value]
-    return value
+    kwargs = {name: argument(value) for name, value in case.kwargs.items()}
+    return Call(tuple(argument(value) for value in case.args), kwargs)
 
 
 def _untouched(spec: TensorSpec) -> torch.Tensor:

@@ -54,21 +54,33 @@ def compile_calls(
     ``{"call": case, "outcome": status, "error": text}`` after each call; ``load`` counts as the
     call ``""`` where it fails.
     """
-    target.activate()
-    _pretend.pretend_device(target.product, target.capability, target.properties())
-    recorder = Recorder(target, emit)
-    triton.compiler.compile = recorder.compile
+    recorder = pretend(target, emit)
     case = ""
     try:
         function = load()
         for case, args, kwargs in calls:
-            status, text = _outcome(recorder, partial(function, *args, **kwargs))
+            status, text = outcome(recorder, partial(function, *args, **kwargs))
             emit({"call": case, "outcome": status, "error": text})
     except BaseException as error:  # loading, or a SystemExit in a call
         emit({"call": case, "outcome": "runtime_error", "error": describe(error)})
 
 
-def _outcome(recorder: Recorder, call: Callable[[], Any]) -> tuple[Status, str]:
+def pretend(target: CompileTarget, emit: Emit, answers: dict[str, Any] | None = None) -> Recorder:
+    """From here on this process seems to have the target's device and compiles for it.
+
+    `answers`: what a device that is here tells of itself (`here.Here`).
+    """
+    target.activate()
+    recorder = Recorder(target, emit)
+    recorder.pretence = _pretend.pretend_device(
+        target.product, target.capability, target.properties(), answers
+    )
+    triton.compiler.compile = recorder.compile
+    return recorder
+
+
+def outcome(recorder: Recorder, call: Callable[[], Any]) -> tuple[Status, str]:
+    """Makes `call` and says how it went: a status, and one line."""
     try:
         call()
     except Exception as error:
@@ -88,6 +100,7 @@ class Recorder:
         self.emit = emit
         self.plain = triton.compiler.compile
         self.errors: list[BaseException] = []
+        self.pretence: _pretend.Pretence | None = None
 
     def compile(self, src: Any, target: Any = None, options: Any = None, **rest: Any) -> Any:
         """Compiles, and emits what came of it."""

@@ -6,8 +6,12 @@ accelerator it has none, and stops with "0 active drivers". These two answer in 
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 import triton
@@ -87,6 +91,49 @@ class NoLaunch:
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+
+class LauncherOnly(NoLaunch):
+    """A launcher that does nothing, once the real one has been compiled into Triton's cache.
+
+    Triton up to 3.6 gives the C compiler a source for each signature of a kernel, which takes it
+    longer than many a kernel takes.
+    """
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        from triton.backends.nvidia import driver
+
+        driver.CudaLauncher(src, metadata)
+
+
+def launcher_for(backend: str) -> type[NoLaunch]:
+    """The launcher of a process that compiles for the device of this machine."""
+    if backend != "cuda" or not _cuda_ready:
+        return NoLaunch
+    from triton.backends.nvidia import driver
+
+    return LauncherOnly if hasattr(driver, "make_launcher") else NoLaunch
+
+
+_cuda_ready = False
+
+
+def preload_cuda() -> None:
+    """Makes Triton's CUDA driver before runners are forked, without a context.
+
+    It compiles a helper library in C at its start, which each runner would do again. Where that
+    fails nothing is lost: runners try for themselves, and say what is wrong.
+    """
+    global _cuda_ready
+    from triton.backends.nvidia import driver
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, {"TRITON_CACHE_DIR": folder}),
+        contextlib.suppress(Exception),
+    ):
+        triton.runtime.driver.set_active(driver.CudaDriver())
+        _cuda_ready = True
 
 
 def use(driver: HostDriver) -> None:

@@ -15,8 +15,16 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 
-def pretend_queries(name: str, capability: tuple[int, int], properties: dict[str, int]) -> None:
-    """`torch.cuda`'s questions about the current device are answered with these properties."""
+def pretend_queries(
+    name: str,
+    capability: tuple[int, int],
+    properties: dict[str, int],
+    answers: dict[str, Any] | None = None,
+) -> None:
+    """`torch.cuda`'s questions about the current device are answered with these properties.
+
+    `answers`: what a device that is really there tells of itself (`here.Here`).
+    """
     device = SimpleNamespace(
         name=name,
         major=capability[0],
@@ -33,8 +41,9 @@ def pretend_queries(name: str, capability: tuple[int, int], properties: dict[str
         L2_cache_size=32 << 20,
         gcnArchName=name,
     )
+    device.__dict__.update(answers or {})
     stream = SimpleNamespace(cuda_stream=0, device=torch.device("cpu"), device_index=0)
-    answers: dict[str, Any] = {
+    replies: dict[str, Any] = {
         "current_device": lambda: 0,
         "device_count": lambda: 1,
         "get_device_capability": lambda device=None: capability,
@@ -46,24 +55,38 @@ def pretend_queries(name: str, capability: tuple[int, int], properties: dict[str
         "set_device": lambda device: None,
         "device": lambda device=None: contextlib.nullcontext(),
     }
-    for question, answer in answers.items():
-        setattr(torch.cuda, question, answer)
+    for question, reply in replies.items():
+        setattr(torch.cuda, question, reply)
 
 
-def pretend_device(name: str, capability: tuple[int, int], properties: dict[str, int]) -> None:
+def pretend_device(
+    name: str,
+    capability: tuple[int, int],
+    properties: dict[str, int],
+    answers: dict[str, Any] | None = None,
+) -> Pretence:
     """The queries, and: CPU tensors claim to be CUDA tensors, and ``cuda`` means the CPU."""
-    pretend_queries(name, capability, properties)
+    pretend_queries(name, capability, properties, answers)
     torch.cuda.is_available = lambda: True
     torch.Tensor.is_cuda = True
     torch.Tensor.cuda = lambda self, *args, **kwargs: self  # type: ignore[method-assign]
     torch.Tensor.get_device = lambda self: 0  # type: ignore[method-assign]
-    _OnCpu().__enter__()  # type: ignore[no-untyped-call]
+    pretence = Pretence()
+    pretence.__enter__()  # type: ignore[no-untyped-call]
+    return pretence
 
 
-class _OnCpu(TorchFunctionMode):
-    """Replaces the device ``cuda`` by ``cpu``, and copies nothing large: contents do not matter."""
+class Pretence(TorchFunctionMode):
+    """Replaces the device ``cuda`` by ``cpu``, and copies nothing large: contents do not matter.
+
+    `reads` counts values that host code took out of tensors: what it does then depends on contents
+    that are not the real ones.
+    """
+
+    reads = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.reads += func in _READS
         large = bool(args) and isinstance(args[0], torch.Tensor) and args[0].numel() > _LARGE
         if func in _IN_PLACE and large:
             return args[0]
@@ -72,6 +95,8 @@ class _OnCpu(TorchFunctionMode):
                 return torch.empty_like(args[0])
             if not args[0].is_contiguous():
                 return torch.empty_like(args[0], memory_format=torch.contiguous_format)
+        if func in _CASTS and large:
+            return _cast(func, args, kwargs or {})
         swapped = {key: _swap(value) for key, value in (kwargs or {}).items()}
         return func(*(_swap(value) for value in args), **swapped)
 
@@ -81,6 +106,33 @@ _COPIES = frozenset(
     (torch.Tensor.contiguous, torch.Tensor.clone, torch.clone, torch.zeros_like, torch.ones_like)
 )
 _IN_PLACE = frozenset((torch.Tensor.copy_, torch.Tensor.zero_, torch.Tensor.fill_))
+
+
+_CASTS: dict[Any, torch.dtype | None] = {
+    torch.Tensor.to: None,
+    torch.Tensor.float: torch.float32,
+    torch.Tensor.double: torch.float64,
+    torch.Tensor.half: torch.float16,
+    torch.Tensor.bfloat16: torch.bfloat16,
+}
+_READS = frozenset(
+    getattr(torch.Tensor, name)
+    for name in (
+        *("item", "tolist", "numpy", "is_nonzero", "equal", "allclose"),
+        *("__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"),
+    )
+) | {torch.equal, torch.allclose, torch.is_nonzero}
+
+
+def _cast(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:
+    """An empty tensor where a large one would be converted; itself where nothing changes."""
+    tensor, *rest = args
+    given = [v for v in (*rest, *kwargs.values()) if isinstance(v, torch.dtype | torch.Tensor)]
+    dtype = _CASTS[func] or next(
+        (v.dtype if isinstance(v, torch.Tensor) else v for v in given), tensor.dtype
+    )
+    same = dtype == tensor.dtype and not kwargs.get("copy")
+    return tensor if same else torch.empty_like(tensor, dtype=dtype)
 
 
 def _swap(value: Any) -> Any:

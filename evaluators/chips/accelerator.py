@@ -71,6 +71,10 @@ def no_version() -> str:
     return ""
 
 
+def no_driver() -> None:
+    """Where Triton's driver needs nothing before the forks."""
+
+
 def version_in(path: str, pattern: str) -> Callable[[], str]:
     """Reads a driver's version from a file of the system; empty where there is none."""
 
@@ -100,6 +104,7 @@ class Accelerator:
     profiler: str = ""
     environment: dict[str, str] = field(default_factory=dict)  #: for runners, unless already set
     driver_version: Callable[[], str] = no_version
+    preload_driver: Callable[[], None] = no_driver  #: before the forks; makes no device context
     verified_on: str = NEVER
     attests: Attestation = "executed"
 
@@ -142,6 +147,13 @@ class Accelerator:
         environment.pop("TRITON_INTERPRET", None)
         for name, value in self.environment.items():
             environment.setdefault(name, value)
+
+    def preload(self) -> None:
+        """Names Triton by its version, and lets the vendor's file prepare its driver."""
+        from kernelmark.evaluators.chips import _compiling
+
+        _compiling.never_hash_triton()
+        self.preload_driver()
 
     def activate(self) -> None:
         """Imports the plug-in, which registers the device with torch."""

@@ -77,6 +77,11 @@ class Chip(Protocol):
         """Sets the variables that a runner process needs (visible device, interpreter)."""
         ...
 
+    def preload(self) -> None:
+        """Called once in the process that forks runners: what can be done before there is a
+        device context, and makes none."""
+        ...
+
     def activate(self) -> None:
         """Called once in the runner before the candidate is imported (plug-ins, Triton driver)."""
         ...

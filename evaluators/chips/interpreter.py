@@ -74,6 +74,10 @@ class Interpreter:
         """Triton decides at import whether to interpret, so the variable comes first."""
         environment["TRITON_INTERPRET"] = "1"
 
+    def preload(self) -> None:
+        """`activate` needs no device: once is enough for all runners."""
+        self.activate()
+
     def activate(self) -> None:
         """Gives Triton a driver and mends the interpreter's arithmetic.
 

@@ -18,7 +18,7 @@ from kernelmark.evaluators.chips.base import Chip
 
 ENTRY_POINT_GROUP = "kernelmark.chips"
 #: files of this folder that are no chips; parts of chips begin with an underscore
-_NOT_CHIPS = {"base", "accelerator", "registry", "portability", "overview"}
+_NOT_CHIPS = {"base", "accelerator", "registry", "portability", "overview", "here"}
 
 
 @cache

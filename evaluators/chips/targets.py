@@ -136,6 +136,13 @@ class CompileTarget:
         """Kernels are compiled, not interpreted, whatever the caller's environment says."""
         environment.pop("TRITON_INTERPRET", None)
 
+    def preload(self) -> None:
+        """`activate` needs no device: once is enough for all that are forked."""
+        from kernelmark.evaluators.chips import _compiling
+
+        _compiling.never_hash_triton()
+        self.activate()
+
     def activate(self) -> None:
         """Gives Triton a driver that compiles for this target and launches nothing."""
         from triton.backends.compiler import GPUTarget

@@ -1,15 +1,19 @@
 """The correctness gate: secret inputs, in an order and number that nobody can foresee.
 
-Each case is drawn several times. The data of one draw comes in fresh memory, that of the next in
-the very same tensors (same objects, addresses and versions), so that an answer kept by identity,
-address or call count is a wrong one; the same data comes twice in different memory, which shows
-run-to-run differences. A wrong value is asked for again before it is called that: where it comes
-out right another time, the candidate is `nondeterministic`. Device layer.
+Each case is drawn several times: those that are timed at least `FULL_DRAWS` times, small ones two
+or three times, so that together they meet every variation that they declare. The data of one draw
+comes in fresh memory, that of the next in the very same tensors (same objects, addresses and
+versions), so that an answer kept by identity, address or call count is a wrong one. In some cases,
+chosen in secret, the same data comes twice in different memory, which shows run-to-run differences.
+A wrong value is asked for again before it is called that: where it comes out right another time,
+the candidate is `nondeterministic`. Device layer.
 """
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -24,6 +28,10 @@ from kernelmark.operators.records import Case, Operator
 
 #: runs of the same question before a wrong value is put down to the candidate's steadiness
 RETRIES = 3
+#: draws of a full-tier case, at least
+FULL_DRAWS = 5
+#: of the small cases, at least so many, and this share, have one call repeated
+_REPEATED, _REPEATED_SHARE = 4, 0.25
 
 
 class Failed(Exception):
@@ -77,32 +85,71 @@ class Correctness:
         """All of `cases` in a random order. Raises `Failed` at the first result that is wrong."""
         order = list(cases)
         self.dice.shuffle(order)
+        plan = self._plan(order, draws)
+        repeated = self._repeated(order)
         for case in order:
             progress(case)
-            self._case(case, draws)
+            self._case(case, plan[case.name], case.name in repeated)
+        self.session.release(self._slot, thoroughly=False)
         return self.report
+
+    def _plan(self, cases: Sequence[Case], draws: int | None) -> dict[str, list[str]]:
+        """The variations that each case is drawn in, by name, in a secret order."""
+        used: Counter[str] = Counter()
+        plan: dict[str, list[str]] = {}
+        for case in cases:
+            chosen = self._full(case) if case.tier == "full" else self._small(case, used)
+            plan[case.name] = chosen[:draws]
+            used.update(plan[case.name])
+        if draws is None:  # where the small cases are too few to meet all variations in turn
+            for case in cases:
+                missing = [v for v in dict.fromkeys(case.draws) if not used[v]]
+                plan[case.name] += missing
+                used.update(missing)
+        for variations in plan.values():
+            self.dice.shuffle(variations)
+        return plan
+
+    def _full(self, case: Case) -> list[str]:
+        """All of a case's draws, and no fixed number of calls."""
+        missing = max(0, FULL_DRAWS - len(case.draws))
+        return [*case.draws, *["base"] * (missing + self.dice.randrange(2))]
+
+    def _small(self, case: Case, used: Counter[str]) -> list[str]:
+        """Two or three of a case's draws, those that were met least often so far."""
+        rest = list(case.draws)
+        self.dice.shuffle(rest)
+        rest.sort(key=lambda variation: used[variation])
+        chosen = rest[: self.dice.choice((2, 3))]
+        return chosen if len(chosen) > 1 else chosen * 2
+
+    def _repeated(self, cases: Sequence[Case]) -> set[str]:
+        """Names of the cases in which one call is repeated: full ones, and some of the others."""
+        small = [case.name for case in cases if case.tier != "full"]
+        count = max(_REPEATED, math.ceil(_REPEATED_SHARE * len(small)))
+        everyone = self.operator.kind == "random"  # what differs between calls is what is judged
+        chosen = small if everyone else self.dice.sample(small, min(count, len(small)))
+        return {*chosen, *(case.name for case in cases if case.tier == "full")}
 
     def question(self, case: Case, variation: str) -> Question:
         """A fresh secret draw of `case`, with its answer."""
         call = draw(self.operator, case, variation, self.dice.getrandbits(63), self.device)
         return Question(self.operator, case, variation, call)
 
-    def _case(self, case: Case, draws: int | None) -> None:
+    def _case(self, case: Case, variations: Sequence[str], repeated: bool) -> None:
         spent = 0.0
-        for number, step in enumerate(self._steps(case, draws)):
+        for number, step in enumerate(self._steps(variations)):
             if number >= 2 and spent > self.patience_s:
                 break
             question = self.question(case, step.variation)
             outcome = self._ask(question, step.same_memory)
             spent += outcome.seconds
-            if number == 0 or self.dice.random() < 0.2:
+            if number == 0 and repeated:
                 self._repeat(question, outcome)
-        self.session.release(self._slot, thoroughly=case.tier == "full")
+        if case.tier == "full":
+            self.session.release(self._slot, thoroughly=True)
 
-    def _steps(self, case: Case, draws: int | None) -> Iterator[Step]:
-        variations = list(case.draws[:draws])
-        variations += ["base"] * self.dice.randrange(2)  # no fixed number of calls
-        self.dice.shuffle(variations)
+    def _steps(self, variations: Sequence[str]) -> Iterator[Step]:
         for number, variation in enumerate(variations):
             # The second call is always in the memory of the first; later ones by chance.
             yield Step(variation, number == 1 or (number > 1 and self.dice.random() < 0.5))
@@ -119,10 +166,9 @@ class Correctness:
     def _run(self, question: Question, same_memory: bool) -> Outcome:
         if not same_memory:
             self._slot += 1  # the old slot lives on until the new one stands: other addresses
-        self.session.stage(self._slot, question.call, reuse=same_memory)
+        before = [] if same_memory else [self._slot - 1]
+        self.session.stage(self._slot, question.call, reuse=same_memory, drop=before)
         outcome = self.session.run(self._slot, question.expected)
-        if not same_memory:
-            self.session.release(self._slot - 1, thoroughly=False)
         self.report.calls += 1
         return outcome
 

@@ -22,7 +22,9 @@ from typing import Any
 import torch
 
 from kernelmark.evaluators.chips.base import Chip
+from kernelmark.evaluators.chips.here import device_here
 from kernelmark.evaluators.grading import integrity
+from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
 from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.records import (
@@ -116,6 +118,9 @@ class Grade:
 
 
 _TIMED = ("passed", "implausible", "tampered")
+
+#: seconds for one case to be compiled beforehand; a slower one is left to the runner
+MOST_BUILD_S = 30.0
 
 
 class Stopped(Exception):
@@ -243,8 +248,38 @@ class _Cascade:
         self.memory = Memory(self.device)
         stack.callback(self.memory.close)
         self.session = stack.enter_context(self._opened("candidate"))
+        build = self._started_build(stack)
         self.work.environment |= _environment(self.chip, self.session, self.memory)
-        return f"loaded {self.work.candidate.entry_point}"
+        loaded = f"loaded {self.work.candidate.entry_point}"
+        return loaded if build is None else f"{loaded}; {self._built(build)}"
+
+    def _started_build(self, stack: contextlib.ExitStack) -> Build | None:
+        """Processes that compile for the device while a runner is made ready for it; None where
+        nothing is compiled, or the device is no target that is known."""
+        if self.chip.attests != "executed" or self.work.candidate.language != "triton":
+            return None
+        here = device_here(self.chip)
+        if here is None:
+            self.work.evidence["build"] = {"target": ""}
+            return None
+        server, limits = self.server, _limits(self.chip, self.settings)
+        assert server is not None
+        limit_s = min(self.settings.timeout_s, MOST_BUILD_S)
+        build = Build(lambda: server.spawn("builder", self.chip, limits), here, limit_s)
+        stack.callback(build.close)
+        build.start(self.work.candidate, self.operator, self._cases())
+        return build
+
+    def _built(self, build: Build) -> str:
+        """What came of it, recorded; the kernels are the runner's from here on."""
+        try:
+            built = build.finish()
+        finally:
+            self.work.builds += build.built.builds
+            self.work.evidence["build"] = build.built.evidence(build.here.target)
+        give(self.session.worker, built.caches, self.settings.timeout_s)
+        build.close()
+        return built.describe(build.here.target)
 
     def _correctness(self, stack: contextlib.ExitStack) -> str:
         cases = self._cases()
@@ -273,6 +308,9 @@ class _Cascade:
 
     def _integrity(self, stack: contextlib.ExitStack) -> str:
         if not self.language.own_kernels or self.operator.kind != "compute":
+        if self.work.builds:
+            reply = self.session.worker.ask("compiled", self.settings.timeout_s)
+            self.work.evidence["build"]["compiled_by_runner"] = reply.get("compiled")
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
         cases = [case for case in self._cases() if case.tier == "small" and not case.seedless]
         self.dice.shuffle(cases)

@@ -74,10 +74,9 @@ class Question:
             text = "the layout of an input, or a table of pointers, was changed"
             return self._problem("mutated_input", text)
         tensors = self.call.tensors()
-        for i, (before, after) in enumerate(zip(tensors, outcome.bytes_after, strict=True)):
+        for i in _differing([storage_bytes(t) for t in tensors], outcome.bytes_after):
+            before, after = tensors[i], outcome.bytes_after[i]
             pristine = storage_bytes(before)
-            if torch.equal(pristine, after):
-                continue
             if not self.mutable()[i]:
                 return self._problem("mutated_input", f"input tensor {i} was written to")
             outside = ~_own_bytes(before)
@@ -203,6 +202,18 @@ def _bytes(outcome: Outcome) -> Iterator[torch.Tensor]:
 
 
 def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+def _differing(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> list[int]:
+    """Numbers of the pairs of flat uint8 tensors whose bytes differ; waits for the device once."""
+    flags = [(_words(a) != _words(b)).any() for a, b in zip(first, second, strict=True)]
+    differ = torch.stack(flags).tolist() if flags else []
+    return [i for i, differs in enumerate(differ) if differs]
+
+
+def _words(flat: torch.Tensor) -> torch.Tensor:
+    """The same bytes, eight at a time where they come out even: an eighth of the work."""
+    return flat.view(torch.int64) if flat.numel() % 8 == 0 else flat
+
+
     if isinstance(value, tuple):
         for item in value:
             yield from _tensors_in(item)

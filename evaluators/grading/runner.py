@@ -5,8 +5,10 @@ checks every field of every reply and computes everything else from bytes. One r
 
 - ``open``: the arena (again when it has grown).
 - ``load``: imports a candidate, or the baseline of an operator.
+- ``cache``: takes over what was compiled beforehand (`builder`); ``compiled``: what was not.
 - ``stage``: copies inputs out of the arena into private memory, fresh or where they were before.
 - ``call``: calls the entry point, waits for the device, puts results and inputs into the arena.
+- ``warm``: calls the entry point for what it compiles, and forgets the results.
 - ``time_...``: measures (`stopwatch`); what was computed is asked for and checked like any other.
 
 The baseline's process is the same program in the other role. Device layer.
@@ -22,6 +24,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,12 +77,37 @@ class Slot:
 def main(channel: Channel, options: dict[str, Any], report: Isolation) -> None:
     """Serves requests until the judge closes the channel."""
     torch.set_num_threads(1)
-    runner = Runner(options)
+    serve(channel, Runner(options), report)
+
+
+def serve(channel: Channel, handler: object, report: Isolation) -> None:
+    """Answers each request by the method ``_do_<op>`` of `handler`, until the judge is gone."""
     channel.send({"event": "hello", "isolation": report.describe()})
     with contextlib.suppress(Closed):
         while True:
             request, fds = channel.receive()
-            channel.send(runner.answer(request, fds))
+            channel.send(_answer(handler, request, fds))
+
+
+def _answer(handler: object, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+    """Carries out one request. What the candidate raises becomes part of the reply."""
+    reply: dict[str, Any] = {"id": request["id"]}
+    operation = getattr(handler, f"_do_{request['op']}")
+    try:
+        return {**reply, "ok": True, **operation(request, fds)}
+    except BaseException as error:  # SystemExit and KeyboardInterrupt too: all the candidate's
+        return reply | {"ok": False, "error": describe_error(error)}
+
+
+def import_candidate(request: dict[str, Any]) -> Callable[..., Any]:
+    """The entry point of the source that a ``load`` carries; raises what the candidate raises."""
+    from kernelmark.evaluators.languages.registry import get_language
+
+    language = get_language(request["language"])
+    path = os.path.abspath(f"candidate{language.suffix}")
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        file.write(request["source"])
+    return language.load(path, request["entry"])
 
 
 class Runner:
@@ -96,17 +124,9 @@ class Runner:
         self.function: Callable[..., Any] | None = None
         self.slots: dict[int, Slot] = {}
         self.skipped: Any = None
+        self.compiled = 0
         self._disabling: Any = None
         self._stopwatch: Stopwatch | None = None
-
-    def answer(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
-        """Carries out one request. What the candidate raises becomes part of the reply."""
-        reply: dict[str, Any] = {"id": request["id"]}
-        operation = getattr(self, f"_do_{request['op']}")
-        try:
-            return {**reply, "ok": True, **operation(request, fds)}
-        except BaseException as error:  # SystemExit and KeyboardInterrupt too: all the candidate's
-            return reply | {"ok": False, "error": describe_error(error)}
 
     def _do_open(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         before, self._arena = self._arena, Arena.adopt(request["arena"], fds[0])
@@ -127,11 +147,27 @@ class Runner:
         if request["disabled"]:
             self._disabling = language.disable_kernels()  # kept: it ends when it is collected
             self.skipped = self._disabling.__enter__()
-        path = os.path.abspath(f"candidate{language.suffix}")
-        with open(path, "w", encoding="utf-8", newline="") as file:
-            file.write(request["source"])
-        self.function = language.load(path, request["entry"])
+        self.function = import_candidate(request)
         return {}
+
+    def _do_cache(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        """An archive of compiled kernels, for Triton's cache of this process."""
+        import triton
+
+        from kernelmark.evaluators.grading.builder import unpack
+
+        def listen(*, cache_hit: bool, **rest: Any) -> None:
+            self.compiled += not cache_hit
+
+        triton.knobs.compilation.listener = listen
+        with os.fdopen(fds[0], "rb") as file:
+            file.seek(0)
+            unpack(file, Path(os.environ["TRITON_CACHE_DIR"]))
+        return {}
+
+    def _do_compiled(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        """How many kernels were not in what ``cache`` brought."""
+        return {"compiled": self.compiled}
 
     def _do_stage(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         number = request["slot"]
@@ -144,17 +180,21 @@ class Runner:
             # Same objects, same addresses, same version counters; only the data is new.
             before.tree, before.layouts = request["tree"], layouts
             flats = [storage_bytes(flat) for flat in before.flats]
+        self._forget(request["drop"])  # after the new one stands: it has other addresses
         for layout, flat in zip(layouts, flats, strict=True):
             flat.copy_(self.arena[layout.at : layout.at + layout.nbytes])
         self.chip.synchronize()
         return {}
 
     def _do_drop(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
-        for number in request["slots"]:
-            self.slots.pop(number, None)
+        self._forget(request["slots"])
         if request["thoroughly"] and self.device.type != "cpu":
             torch.get_device_module(self.device.type).empty_cache()
         return {}
+
+    def _forget(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self.slots.pop(number, None)
 
     def _do_call(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         slot = self.slots[request["slot"]]

@@ -63,9 +63,7 @@ def _activate(module: str, name: str) -> None:
     """What needs no device context is done before the forks."""
     from kernelmark.evaluators.grading.runner import chip_from
 
-    chip = chip_from(module, name)
-    if chip.device == "cpu":
-        chip.activate()
+    chip_from(module, name).preload()
 
 
 def _own_namespace(rooted: bool) -> isolation.Isolation:
@@ -131,8 +129,8 @@ class Server:
         scratch: str,
     ) -> None:
         """In the child: isolates it and runs the loop; never returns."""
-        from kernelmark.evaluators.grading import runner
-
+        program = "builder" if message["role"] == "builder" else "runner"
+        runner = importlib.import_module(f"kernelmark.evaluators.grading.{program}")
         status = 1
         channel = Channel(socket.socket(fileno=fd))
         try:
@@ -140,7 +138,7 @@ class Server:
             isolation.close_other_descriptors({fd})
             isolation.die_with_parent(0)
             limits = isolation.Limits(**message["limits"])
-            hidden = str(PACKAGE / "operators") if message["role"] == "candidate" else ""
+            hidden = str(PACKAGE / "operators") if message["role"] != "baseline" else ""
             isolation.enter(report, limits, self.paths, hidden, rooted=self.rooted)
             isolation.die_with_parent(parent)
             _use_scratch(report, scratch)

@@ -88,8 +88,11 @@ class Session:
         self._tasks = self.worker.tasks()
         self.worker.ask("load", self.timeout_s, **fields)
 
-    def stage(self, slot: int, call: Call, *, reuse: bool = False) -> None:
-        """Gives the runner private copies of a call's tensors, or new data for the old ones."""
+    def stage(
+        self, slot: int, call: Call, *, reuse: bool = False, drop: Sequence[int] = ()
+    ) -> None:
+        """Gives the runner private copies of a call's tensors, or new data for the old ones. The
+        slots `drop` go once the new one stands."""
         tensors = call.tensors()
         layouts = wire.lay_out(tensors)
         self.need(2 * wire.end_of(layouts))
@@ -105,6 +108,7 @@ class Session:
             tree=wire.encode(call),
             layouts=[astuple(layout) for layout in layouts],
             reuse=reuse,
+            drop=list(drop),
         )
 
     def release(self, slot: int, *, thoroughly: bool) -> None:

@@ -44,6 +44,8 @@ _PRELOAD = (
     "kernelmark.evaluators.grading.runner",
 )
 
+_TO_BUILD = ("kernelmark.evaluators.grading.builder",)
+
 #: substrings of exception class names and texts, with what they mean, first match
 _MEANINGS: tuple[tuple[str, Status], ...] = (
     ("OutOfMemoryError", "out_of_memory"),
@@ -93,7 +95,7 @@ class Server:
             "chip": chip.name,
             "chip_module": home,
             "paths": visible,
-            "preload": [home, *_PRELOAD],
+            "preload": [home, *_PRELOAD, *([] if chip.attests == "interpreted" else _TO_BUILD)],
         }
         with contextlib.suppress(Closed):  # dead already: `spawn` will find out
             self._channel.send(first)
@@ -104,7 +106,8 @@ class Server:
         return self._process.pid
 
     def spawn(self, role: str, chip: Chip, limits: isolation.Limits) -> Worker:
-        """A fresh runner in the role ``candidate`` or ``baseline``. Raises `Infrastructure`."""
+        """A fresh runner in the role ``candidate``, ``baseline`` or ``builder`` (which compiles).
+        Raises `Infrastructure`."""
         ours, theirs = socket.socketpair()
         with self._lock:
             number = next(self._numbers)

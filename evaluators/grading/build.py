@@ -1,0 +1,263 @@
+"""The build gate's work: compiles a candidate for all of its cases, in parallel on the CPU.
+
+Builders (`builder`) share the cases out among themselves; what they compiled goes, unread, to the
+candidate's own runner, which then has nothing left to compile. A kernel that does not compile is
+the candidate's failure, unless its host code had looked into tensors, whose contents are not the
+real ones here. Everything else that goes wrong under the pretence is noted, and the runner shows
+what there is to it. Device layer.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from kernelmark.evaluators.chips._calls import make_call
+from kernelmark.evaluators.chips.here import Here
+from kernelmark.evaluators.grading import wire
+from kernelmark.evaluators.grading.arena import storage_bytes
+from kernelmark.evaluators.grading.channel import Garbled, printable
+from kernelmark.evaluators.grading.channel import field as field_of
+from kernelmark.evaluators.grading.records import Candidate, KernelBuild
+from kernelmark.evaluators.grading.workers import Fault, Worker
+from kernelmark.operators.records import Case, Operator, TensorSpec
+
+MOST_PROCESSES = 16
+#: requests that a builder has at a time: one to do, one to go on with
+_AHEAD = 2
+_MAX_NOTES = 8
+_NUMBERS = ("registers", "spilled_bytes", "shared_bytes", "num_warps", "matrix_instructions")
+
+
+@dataclass
+class Built:
+    """What came of it. `caches`: descriptors of archives for the runner, to be closed."""
+
+    builds: list[KernelBuild] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  #: what could not be compiled, and why
+    caches: list[int] = field(default_factory=list)
+    processes: int = 0
+    seconds: float = 0.0
+
+    def evidence(self, target: str) -> dict[str, Any]:
+        """For the verdict."""
+        return {
+            "target": target,
+            "processes": self.processes,
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
+        }
+
+    def describe(self, target: str) -> str:
+        """One line for a person."""
+        made = [b for b in self.builds if not b.error]
+        registers = max((b.registers or 0 for b in made), default=0)
+        spilling = sum(bool(b.spilled_bytes) for b in made)
+        text = f"{len(made)} kernels for {target} in {self.seconds:.1f} s by {self.processes}"
+        text += f" processes, up to {registers} registers, {spilling} spill"
+        return text + (f"; left to the runner: {self.notes[0]}" if self.notes else "")
+
+
+@dataclass
+class _Hand:
+    """A builder and the requests that it has not answered: (number, operation, about)."""
+
+    worker: Worker
+    pending: deque[tuple[int, str, str]] = field(default_factory=deque)
+    since: float = field(default_factory=time.monotonic)
+    cache: int = -1
+
+
+class Build:
+    """One candidate's compilation: `start` sets it going, `finish` waits. `close` in any case."""
+
+    def __init__(self, spawn: Callable[[], Worker], here: Here, limit_s: float) -> None:
+        self.spawn = spawn
+        self.here = here
+        self.limit_s = limit_s  #: for one case
+        self.built = Built()
+        self._hands: list[_Hand] = []
+        self._jobs: deque[tuple[str, dict[str, Any]]] = deque()
+        self._began = time.monotonic()
+
+    def start(self, candidate: Candidate, operator: Operator, cases: Sequence[Case]) -> None:
+        """Forks the builders and gives each its first cases. Does not wait for them."""
+        described = list(_describe(operator, cases))
+        contents = _contents([tensors for _, _, tensors in described])
+        self._jobs = deque((name, job) for name, job, _ in described)
+        load = {
+            "here": self.here.as_message(),
+            "source": candidate.source,
+            "entry": candidate.entry_point,
+            "language": candidate.language,
+        }
+        try:
+            for _ in range(min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(cases))):
+                hand = _Hand(self.spawn())
+                self._hands.append(hand)
+                self._post(hand, "load", "", contents, **load)
+                self._feed(hand)
+        finally:
+            for fd in contents:
+                os.close(fd)
+        self.built.processes = len(self._hands)
+
+    def finish(self) -> Built:
+        """Waits for all. Raises `Fault` (``build_error``) for a kernel that does not compile."""
+        while self._hands:
+            for hand in self._ready():
+                self._hear(hand)
+        self.built.seconds = time.monotonic() - self._began
+        return self.built
+
+    def close(self) -> None:
+        """Ends what runs and lets go of the caches."""
+        for hand in list(self._hands):
+            self._dismiss(hand)
+        for fd in self.built.caches:
+            os.close(fd)
+        self.built.caches.clear()
+
+    def _post(
+        self, hand: _Hand, op: str, about: str, fds: Sequence[int] = (), **fields: Any
+    ) -> None:
+        hand.pending.append((hand.worker.post(op, fds, **fields), op, about))
+
+    def _feed(self, hand: _Hand) -> None:
+        """Keeps a builder busy; with no case left, asks it for its cache."""
+        while self._jobs and len(hand.pending) < _AHEAD:
+            name, job = self._jobs.popleft()
+            self._post(hand, "compile", name, **job)
+        if not hand.pending:
+            hand.cache = os.memfd_create("kernelmark-cache", os.MFD_CLOEXEC)
+            self._post(hand, "pack", "", [hand.cache])
+
+    def _ready(self) -> list[_Hand]:
+        """Builders that have something to say, that have died, or whose time is over."""
+        poller = select.poll()
+        for hand in self._hands:
+            poller.register(hand.worker.channel.socket.fileno(), select.POLLIN)
+            poller.register(hand.worker.pidfd, select.POLLIN)
+        first = min(hand.since for hand in self._hands) + self.limit_s
+        told = {fd for fd, _ in poller.poll(max(0.0, first - time.monotonic()) * 1e3)}
+        now = time.monotonic()
+        return [
+            hand
+            for hand in self._hands
+            if {hand.worker.channel.socket.fileno(), hand.worker.pidfd} & told
+            or now - hand.since >= self.limit_s
+        ]
+
+    def _hear(self, hand: _Hand) -> None:
+        number, op, about = hand.pending.popleft()
+        left = max(0.0, hand.since + self.limit_s - time.monotonic())
+        try:
+            reply = hand.worker.answer(number, left)
+            hand.since = time.monotonic()
+            if op == "compile":
+                self._take(hand.worker, about, reply)
+        except Fault as fault:
+            if fault.status == "tampered" or (fault.status == "build_error" and op == "compile"):
+                raise
+            self._note(f"{about or op}: {fault.message}")
+            self._dismiss(hand)  # what it compiled is lost; the runner compiles again
+            return
+        if op == "pack":
+            self.built.caches.append(hand.cache)
+            hand.cache = -1
+            self._dismiss(hand)
+        else:
+            self._feed(hand)
+
+    def _take(self, worker: Worker, case: str, reply: dict[str, Any]) -> None:
+        try:
+            outcome, error = field_of(reply, "outcome", str), field_of(reply, "error", str)
+            read = field_of(reply, "read", bool)
+            kernels = [_build_of(item) for item in field_of(reply, "kernels", list)]
+        except Garbled as garbled:
+            raise worker.garbled(garbled) from garbled
+        known = {(build.kernel, build.config) for build in self.built.builds}
+        self.built.builds += [b for b in kernels if (b.kernel, b.config) not in known]
+        if outcome == "build_error" and not read:
+            raise Fault("build_error", printable(error))
+        if outcome != "passed":
+            why = " after it looked into a tensor" if read else ""
+            self._note(f"case {case!r}: {printable(error, 300)}{why}")
+
+    def _note(self, text: str) -> None:
+        if len(self.built.notes) < _MAX_NOTES:
+            self.built.notes.append(text)
+
+    def _dismiss(self, hand: _Hand) -> None:
+        self._hands.remove(hand)
+        if hand.cache >= 0:
+            os.close(hand.cache)
+        hand.worker.end()
+
+
+def give(worker: Worker, caches: Sequence[int], timeout_s: float) -> None:
+    """Hands what was compiled to the candidate's runner."""
+    for fd in caches:
+        worker.ask("cache", timeout_s, [fd])
+
+
+def _describe(
+    operator: Operator, cases: Sequence[Case]
+) -> Iterator[tuple[str, dict[str, Any], list[torch.Tensor]]]:
+    """(case, its ``compile`` request, its tensors); places count through all cases, and are -1
+    for tensors that are not drawn."""
+    end = 0
+    for case in cases:
+        call = make_call(operator, case, _without_memory)
+        tensors = call.tensors()
+        drawn = all(tensor.device.type == "cpu" for tensor in tensors)
+        layouts = wire.lay_out(tensors, end)
+        if drawn:
+            end = max(end, wire.end_of(layouts))
+        else:
+            layouts = [replace(layout, at=-1) for layout in layouts]
+        job = {"tree": wire.encode(call), "layouts": [astuple(layout) for layout in layouts]}
+        yield case.name, job, tensors if drawn else []
+
+
+def _without_memory(spec: TensorSpec) -> torch.Tensor:
+    flat = torch.empty(spec.storage_numel, dtype=spec.dtype, device="meta")
+    strides = spec.strides or torch.empty(spec.shape, device="meta").stride()
+    return flat.as_strided(spec.shape, strides, spec.offset)
+
+
+def _contents(cases: Sequence[Sequence[torch.Tensor]]) -> list[int]:
+    """A descriptor with the bytes of all drawn tensors where `_describe` placed them, if any."""
+    tensors = [tensor for case in cases for tensor in case]
+    layouts = wire.lay_out(tensors)
+    if not wire.end_of(layouts):
+        return []
+    fd = os.memfd_create("kernelmark-contents", os.MFD_CLOEXEC)
+    os.ftruncate(fd, wire.end_of(layouts))
+    for tensor, layout in zip(tensors, layouts, strict=True):
+        os.pwrite(fd, storage_bytes(tensor).numpy().tobytes(), layout.at)
+    return [fd]
+
+
+def _build_of(item: Any) -> KernelBuild:
+    """A record from foreign values. Raises `Garbled`."""
+    if not isinstance(item, dict):
+        raise Garbled("a kernel is not described")
+    numbers = {name: item.get(name) for name in _NUMBERS}
+    if any(not (v is None or type(v) is int) for v in numbers.values()):
+        raise Garbled("a kernel's figures are no numbers")
+    occupancy = item.get("occupancy")
+    return KernelBuild(
+        printable(field_of(item, "kernel", str), 300),
+        config=printable(field_of(item, "config", str), 600),
+        occupancy=occupancy if isinstance(occupancy, float) else None,
+        error=printable(field_of(item, "error", str), 700),
+        **numbers,
+    )

@@ -1,0 +1,126 @@
+"""The process that compiles a candidate's kernels for the device of this machine, without it.
+
+Forked and isolated like a runner, it pretends to have the device: the candidate's host code runs on
+CPU tensors, launches do nothing, and each kernel (each configuration of an autotuner) is compiled
+into a private Triton cache, which then goes to the candidate's runner. One request, one reply:
+
+- ``load``: begins the pretence and imports the candidate.
+- ``compile``: calls the entry point as one case would.
+- ``pack``: writes the cache into the descriptor that comes with it.
+
+Device layer.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import tarfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+
+from kernelmark.evaluators.chips import _compiling, _drivers
+from kernelmark.evaluators.chips.here import Here
+from kernelmark.evaluators.grading import wire
+from kernelmark.evaluators.grading.channel import Channel
+from kernelmark.evaluators.grading.isolation import Isolation
+from kernelmark.evaluators.grading.runner import import_candidate, serve
+
+_NO_RESERVE = 0x4000  #: MAP_NORESERVE of Linux: pages are given when they are touched
+_GROUP = "__grp__"  #: begins the names of files in which Triton lists others by their whole path
+
+
+def main(channel: Channel, options: dict[str, Any], report: Isolation) -> None:
+    """Serves requests until the judge closes the channel."""
+    torch.set_num_threads(1)
+    serve(channel, Builder(), report)
+
+
+class Builder:
+    """State of a builder: the pretence, the candidate, contents of small arguments."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.contents: mmap.mmap | None = None
+
+    def _do_load(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        if fds:
+            size = os.fstat(fds[0]).st_size
+            access = mmap.PROT_READ | mmap.PROT_WRITE
+            self.contents = mmap.mmap(fds[0], size, flags=mmap.MAP_PRIVATE, prot=access)
+            os.close(fds[0])
+        here = Here.from_message(request["here"])
+        target = here.compile_target()
+        self.recorder = _compiling.pretend(target, self.told.append, here.answers)
+        triton.runtime.driver.active.launcher_cls = _drivers.launcher_for(target.backend)
+        self.function = import_candidate(request)
+        return {}
+
+    def _do_compile(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        layouts = [wire.layout_from(item) for item in request["layouts"]]
+        tensors = [layout.view(self._memory(layout)) for layout in layouts]
+        args, kwargs = wire.decode(request["tree"], tensors, torch.device("cpu"), _table)
+        pretence = self.recorder.pretence
+        assert pretence is not None
+        self.told.clear()
+        reads = pretence.reads
+        status, error = _compiling.outcome(self.recorder, partial(self.function, *args, **kwargs))
+        return {
+            "outcome": status,
+            "error": error,
+            "read": pretence.reads > reads,
+            "kernels": [told["kernel"] for told in self.told if "kernel" in told],
+        }
+
+    def _do_pack(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        with os.fdopen(fds[0], "wb") as file:
+            pack(_cache_folder(), file)
+        return {}
+
+    def _memory(self, layout: wire.Layout) -> torch.Tensor:
+        """The bytes of a storage: as drawn, or zeros that take no memory until touched."""
+        if layout.at >= 0 and self.contents is not None and layout.nbytes:
+            return torch.frombuffer(
+                self.contents, dtype=torch.uint8, offset=layout.at, count=layout.nbytes
+            )
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+        memory = mmap.mmap(-1, max(layout.nbytes, 1), flags=flags)
+        return torch.frombuffer(memory, dtype=torch.uint8)
+
+
+def pack(folder: Path, file: Any) -> None:
+    """Writes the files of a Triton cache (folders of files) as a tar archive."""
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for path in sorted(folder.glob("*/*")):
+            if path.is_file():
+                archive.add(path, arcname=str(path.relative_to(folder)), recursive=False)
+
+
+def unpack(file: Any, folder: Path) -> None:
+    """Puts the files of an archive into the Triton cache `folder`, with its own paths in them."""
+    with tarfile.open(fileobj=file, mode="r") as archive:
+        for member in archive:
+            content = archive.extractfile(member) if member.isfile() else None
+            if content is None:
+                continue
+            place, name = folder / Path(member.name).parent.name, Path(member.name).name
+            data = content.read()
+            if name.startswith(_GROUP):
+                names = json.loads(data)["child_paths"]
+                data = json.dumps({"child_paths": {n: str(place / n) for n in names}}).encode()
+            place.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
+
+
+def _cache_folder() -> Path:
+    return Path(os.environ["TRITON_CACHE_DIR"])
+
+
+def _table(tensors: list[torch.Tensor]) -> torch.Tensor:
+    return torch.tensor([t.data_ptr() for t in tensors], dtype=torch.int64)
