@@ -13,7 +13,7 @@ from kernelmark.operators.draws import draw
 from kernelmark.operators.records import EXACT, Expected
 from kernelmark.operators.registry import get_operator
 from kernelmark.operators.vllm import baselines
-from kernelmark.operators.vllm.formats import float8_table, look_up_float8, to_float8
+from kernelmark.operators.vllm.formats import float8_table, look_up_float8, rounded, to_float8
 
 CPU = torch.device("cpu")
 E4M3 = torch.float8_e4m3fn
@@ -41,8 +41,14 @@ def test_a_baseline_is_vllms_op_only_where_it_is_installed(
     monkeypatch.setattr(baselines, "_vllm_function", lambda name: None)
     cuda = torch.device("cuda")
     assert calling.baseline_name(operator, cuda) == "torch.compile formulation"
-    walked = get_operator("vllm::convert_vertical_slash_indexes")
-    assert calling.baseline_name(walked, cuda) == "eager formulation"
+
+
+def test_a_compiled_formulation_keeps_the_roundings_that_it_states() -> None:
+    def formulation(x: torch.Tensor) -> torch.Tensor:
+        return rounded(x * 1.3, torch.bfloat16) * 3
+
+    x = torch.randn(4096, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(baselines._compiled(formulation)(x), (x * 1.3).bfloat16().float() * 3)
 
 
 def test_an_adapted_op_gets_vllms_function_and_the_operators_arguments() -> None:
