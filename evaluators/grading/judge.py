@@ -304,13 +304,13 @@ class _Cascade:
             self.work.evidence["calls"] = report.calls
             self.work.evidence["repeats"] = report.repeats
             self.work.evidence["repeats_differing"] = report.repeats_differing
+        if self.work.builds:
+            reply = self.session.worker.ask("compiled", self.settings.timeout_s)
+            self.work.evidence["build"]["compiled_by_runner"] = reply.get("compiled")
         return f"{len(cases)} cases, {report.calls} calls, {len(report.comparisons)} results right"
 
     def _integrity(self, stack: contextlib.ExitStack) -> str:
         if not self.language.own_kernels or self.operator.kind != "compute":
-        if self.work.builds:
-            reply = self.session.worker.ask("compiled", self.settings.timeout_s)
-            self.work.evidence["build"]["compiled_by_runner"] = reply.get("compiled")
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
         cases = [case for case in self._cases() if case.tier == "small" and not case.seedless]
         self.dice.shuffle(cases)

@@ -196,12 +196,6 @@ def same_bits(first: Outcome, second: Outcome) -> bool:
     return all(a.shape == b.shape and torch.equal(a, b) for a, b in pairs)
 
 
-def _bytes(outcome: Outcome) -> Iterator[torch.Tensor]:
-    yield from outcome.bytes_after
-    yield from _tensors_in(outcome.value)
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
 def _differing(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> list[int]:
     """Numbers of the pairs of flat uint8 tensors whose bytes differ; waits for the device once."""
     flags = [(_words(a) != _words(b)).any() for a, b in zip(first, second, strict=True)]
@@ -214,6 +208,12 @@ def _words(flat: torch.Tensor) -> torch.Tensor:
     return flat.view(torch.int64) if flat.numel() % 8 == 0 else flat
 
 
+def _bytes(outcome: Outcome) -> Iterator[torch.Tensor]:
+    yield from outcome.bytes_after
+    yield from _tensors_in(outcome.value)
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, tuple):
         for item in value:
             yield from _tensors_in(item)
