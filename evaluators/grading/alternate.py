@@ -7,32 +7,34 @@ Both sides hold the same number of private input sets; a block is one call on ea
 
 1. Both open a recording. Blocks alternate A B, B A, ...; before each the sets get fresh inputs,
    after each its results are checked.
-2. One warm block and one stream each, in the same recording; recordings are closed.
-3. Each side queues half of its sets, and all of them, some times over; the judge's clock times
-   them. No set is called twice in a queue: a second call on the same input could be skipped, and
-   its answer would not show it.
+2. One short warm block and one stream each, in the same recording; recordings are closed.
+3. Each side queues a call on each set, some times over, and the judge's clock times them. No set is
+   called twice in a queue: a second call on the same input could be skipped, and its answer would
+   not show it. Stream and queue are the same calls after the same copies of the same inputs, so
+   that what those leave in the cache is the same for both clocks.
 
-A figure that the judge's clock does not back is replaced by one of the judge's own, which is
-longer (`Measured.correction`); it is never taken on trust.
+A figure that the judge's clock does not back is replaced by the one that does its side no good
+(`statistics.correction`); it is never taken on trust.
 """
 
 from __future__ import annotations
 
-import math
 import statistics as basics
 from dataclasses import dataclass
 from typing import Protocol
 
 from kernelmark.evaluators.grading import statistics
-from kernelmark.evaluators.grading.latch import QUEUE_LIMIT, Latch
+from kernelmark.evaluators.grading.latch import Latch, LatchError
 from kernelmark.evaluators.grading.records import Samples, Timing
-from kernelmark.evaluators.grading.statistics import Agreement
+from kernelmark.evaluators.grading.statistics import Agreement, Role
 from kernelmark.evaluators.grading.telemetry import Summary
 from kernelmark.evaluators.grading.timing import Block, Mode
 
-#: a queue of all sets should last this long, so that microseconds of jitter are little beside it
-QUEUE_US = 1_500.0
-LEAST_SETS, MOST_SETS = 8, 64
+#: input sets: of calls that are over soon, of others, of those that are long by the chip's peaks
+SHORT_SETS, SETS, LONG_SETS = 12, 8, 4
+SHORT_BYTES, LONG_US = 64 << 20, 1_000.0
+#: calls of the warm block
+WARM = 4
 
 
 class Side(Protocol):
@@ -46,8 +48,8 @@ class Side(Protocol):
         """Opens a recording after a warm-up on inputs that are not used again."""
         ...
 
-    def block(self, mode: Mode) -> None:
-        """One recorded call on each set, in order."""
+    def block(self, mode: Mode, calls: int) -> None:
+        """One recorded call on each of the first `calls` sets, in order."""
         ...
 
     def check(self, sets: int) -> None:
@@ -58,18 +60,25 @@ class Side(Protocol):
         """Closes the recording."""
         ...
 
-    def queue(self, sets: int, ticket: int, timeout_s: float) -> float | None:
-        """Queues a call on each of the first `sets` sets behind the latch.
+    def queue_limit(self, activities: int) -> int:
+        """On how many sets a call can be queued if each puts so many `activities` on the device,
+        with the copies of their inputs."""
+        ...
 
-        The queue begins with the copy of *all* sets' inputs out of shared memory: the same work
-        whatever `sets` is, and it reads what `refresh` writes between here and the release.
-        Returns the judge's wall time until "queued", microseconds; None when that did not come in
-        time, because a call waits for the device.
+    def queue(self, calls: int, ticket: int, timeout_s: float) -> bool:
+        """Queues the copy of inputs of the first `calls` sets and a call on each, behind the latch.
+
+        The copies read what `refresh` writes between here and the release. False when "queued" did
+        not come in time, because a call waits for the device.
         """
         ...
 
+    def stuck(self, error: LatchError) -> Exception:
+        """What it means that a queue was let go and did not end."""
+        ...
+
     def unqueue(self) -> None:
-        """Receives the late answer of a queue that came back None, after its release."""
+        """Receives the late answer of a queue that came back False, after its release."""
         ...
 
     def latencies_us(self) -> tuple[float, ...]:
@@ -82,7 +91,7 @@ class Plan:
     """How much is measured. Fixed before the first sample, never adapted to the samples."""
 
     pairs: int = 6  #: blocks of each side
-    repeats: int = 5  #: of each queue
+    repeats: int = 3  #: of the queue
     queue_timeout_s: float = 2.0
 
 
@@ -93,6 +102,8 @@ class Measured:
     blocks: tuple[Block, ...]  #: all of the recording: cold, warm, stream
     agreement: Agreement
     latencies_us: tuple[float, ...]
+    role: Role
+    correction: float = 1.0  #: what cold times are multiplied by (`statistics.correction`)
 
     @property
     def cold(self) -> tuple[Block, ...]:
@@ -105,38 +116,33 @@ class Measured:
         return statistics.typical_us([block.device_us for block in self.cold])
 
     @property
-    def correction(self) -> float:
-        """What cold times are multiplied by, 1 or more, so that the judge's clock backs them.
-
-        1 when clocks agree. Cold times below what the judge saw in a stream are raised to that.
-        Without a second clock they are raised to the judge's end-to-end latency.
-        """
-        if self.agreement.finding == "cold_not_backed":
-            assert self.agreement.wall_us is not None
-            return max(1.0, self.agreement.wall_us / self.claimed_us)
-        if self.agreement.finding == "no_second_clock":
-            return max(1.0, basics.median(self.latencies_us) / self.claimed_us)
-        return 1.0
-
-    @property
     def clock(self) -> str:
         """Whose figure the record carries: the trace's (``cupti``), or the ``judge``'s."""
         return self.blocks[0].clock if self.correction == 1 else "judge"
 
+    @property
+    def void(self) -> bool:
+        """Whether no figure can be made of it: the clocks contradict each other.
 
-def sets_for(case_bytes: int, device_us: float, activities: int, memory_bytes: int) -> int:
-    """How many input sets to hold, even: enough for a queue of `QUEUE_US`, as memory allows.
+        A candidate that claims more time than the judge saw is left to its claim.
+        """
+        excused = self.role == "candidate" and self.agreement.finding == "claimed_too_long"
+        return self.agreement.gross and not excused
 
-    case_bytes: inputs and results of one call. device_us, activities: of the slower side, from a
-    trial. memory_bytes: what each runner may spend. Raises ValueError if not even two sets fit.
+
+def sets_for(case_bytes: int, floor_us: float | None, memory_bytes: int) -> int:
+    """How many input sets to hold, known before anything is measured.
+
+    case_bytes: inputs and results of one call. floor_us: the least time that the chip's peaks
+    allow. memory_bytes: what each runner may spend. Raises ValueError if not even two sets fit.
     """
-    wanted = min(MOST_SETS, max(LEAST_SETS, math.ceil(QUEUE_US / device_us)))
+    wanted = SHORT_SETS if case_bytes < SHORT_BYTES else SETS
+    if floor_us is not None and floor_us > LONG_US:
+        wanted = LONG_SETS
     fits = memory_bytes // max(1, case_bytes)
-    launches = QUEUE_LIMIT // max(1, activities + 1)  # one for the copy of a set's inputs
-    sets = min(wanted, fits, launches) // 2 * 2
-    if sets < 2:
-        raise ValueError(f"two sets of {case_bytes} bytes or {activities} launches are too many")
-    return int(sets)
+    if fits < 2:
+        raise ValueError(f"two sets of {case_bytes} bytes do not fit into {memory_bytes}")
+    return min(wanted, fits)
 
 
 def alternate(
@@ -144,7 +150,7 @@ def alternate(
 ) -> tuple[Measured, Measured]:
     """Measures both sides. `latch` None: this chip has no second clock, and nothing agrees.
 
-    Raises TimingError on a void trace and LatchError on a queue that was let go and did not end.
+    Raises TimingError on a void trace, and what `Side.stuck` makes of a queue that does not end.
     """
     plan = plan or Plan()
     sides = {"A": candidate, "B": baseline}
@@ -153,58 +159,71 @@ def alternate(
     for name in statistics.abba(plan.pairs):
         _block(sides[name], sets, "cold")
     for side in sides.values():
-        _block(side, sets, "warm")
+        _block(side, min(WARM, sets), "warm")
         if latch is not None:
             _block(side, sets, "stream")
     recordings = [side.stop() for side in sides.values()]
+    roles: tuple[Role, Role] = ("candidate", "baseline")
     first, second = (
-        _measured(side, blocks, _walls(side, sets, latch, plan), sets)
-        for side, blocks in zip(sides.values(), recordings, strict=True)
+        _measured(side, blocks, sets, latch, plan, role)
+        for side, blocks, role in zip(sides.values(), recordings, roles, strict=True)
     )
     return first, second
 
 
-def _block(side: Side, sets: int, mode: Mode) -> None:
+def _block(side: Side, calls: int, mode: Mode) -> None:
     side.refresh()
-    side.block(mode)
-    side.check(sets)
+    side.block(mode, calls)
+    side.check(calls)
 
 
-def _walls(side: Side, sets: int, latch: Latch | None, plan: Plan) -> dict[int, list[float]] | None:
-    """The judge's times of queues of half and of all sets; None where calls can't be queued."""
-    walls: dict[int, list[float]] = {sets // 2: [], sets: []}
+def _measured(
+    side: Side,
+    blocks: tuple[Block, ...],
+    sets: int,
+    latch: Latch | None,
+    plan: Plan,
+    role: Role,
+) -> Measured:
+    cold = [block for block in blocks if block.mode == "cold"]
+    cold_us = statistics.typical_us([block.device_us for block in cold])
+    stream_us = basics.median(blocks[-1].device_us)  # where there is a second clock
+    activities = max((n for block in cold for n in block.activities), default=1)
+    calls = min(sets, side.queue_limit(activities))
+    wall_us = None if latch is None or calls < 2 else _wall_us(side, calls, latch, plan)
+    agreement = statistics.agreement(stream_us, wall_us, cold_us)
+    latencies_us = side.latencies_us()
+    correction = statistics.correction(
+        # Without a latch both sides are timed end to end: like is compared with like.
+        agreement, "candidate" if latch is None else role, cold_us, basics.median(latencies_us)
+    )  # fmt: skip
+    return Measured(blocks, agreement, latencies_us, role, correction)
+
+
+def _wall_us(side: Side, calls: int, latch: Latch, plan: Plan) -> float | None:
+    """The judge's time of one call of a queue; None where calls can't be queued."""
+    spans_us = []
     for _ in range(plan.repeats):
-        for count, times in walls.items():
-            wall_us = None if latch is None else _queued_us(side, count, latch, plan)
-            if wall_us is None:
-                return None
-            times.append(wall_us)
-            side.check(count)
-    return walls
+        span_us = _queued_us(side, calls, latch, plan)
+        if span_us is None:
+            return None
+        spans_us.append(span_us)
+        side.check(calls)
+    return statistics.per_call_us(spans_us, calls)
 
 
-def _queued_us(side: Side, count: int, latch: Latch, plan: Plan) -> float | None:
+def _queued_us(side: Side, calls: int, latch: Latch, plan: Plan) -> float | None:
     ticket = latch.next_ticket()
-    queued = side.queue(count, ticket, plan.queue_timeout_s)
-    if queued is None:
+    if not side.queue(calls, ticket, plan.queue_timeout_s):
         latch.release(ticket)
         side.unqueue()
         return None
     side.refresh()  # what the queue reads exists from here on, not before
-    released_ns = latch.release(ticket)
-    return (latch.wait(ticket, plan.queue_timeout_s) - released_ns) / 1e3
-
-
-def _measured(
-    side: Side, blocks: tuple[Block, ...], walls: dict[int, list[float]] | None, sets: int
-) -> Measured:
-    cold_us = statistics.typical_us([b.device_us for b in blocks if b.mode == "cold"])
-    last = blocks[-1]  # the stream, where there is a second clock
-    wall_us = None
-    if walls is not None:
-        wall_us = statistics.per_call_us(walls[sets // 2], walls[sets], sets - sets // 2)
-    agreement = statistics.agreement(basics.median(last.device_us), wall_us, cold_us)
-    return Measured(blocks, agreement, side.latencies_us())
+    latch.release(ticket)
+    try:
+        return latch.span_us(ticket, plan.queue_timeout_s)
+    except LatchError as error:
+        raise side.stuck(error) from error
 
 
 def timing_record(
@@ -216,12 +235,12 @@ def timing_record(
     telemetry: Summary,
     seed: int = 0,
 ) -> Timing:
-    """The record of a case. Neither side's agreement may be "claimed_too_short" or "..._long".
+    """The record of a case. Neither side may be `void`.
 
     Raw samples are stored as the trace gave them; the figures are corrected where they must be.
     """
     for side in (candidate, baseline):
-        if side.agreement.finding.startswith("claimed"):
+        if side.void:
             raise ValueError(f"no record of a measurement that is void: {side.agreement.detail}")
     speedup = statistics.speedup(_corrected(candidate), _corrected(baseline), seed=seed)
     ours, theirs = _samples(candidate), _samples(baseline)

@@ -20,8 +20,10 @@ import os
 import resource
 import shutil
 import signal
+import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,6 +60,8 @@ _NEVER = ("TRITON_CACHE_DIR", "TRITON_HOME", "TRITON_INTERPRET", "TRITON_DUMP_DI
 #: the one place where a runner may write; a tmpfs of its own
 SCRATCH = "/scratch"
 SCRATCH_BYTES = 2 << 30
+#: where a baseline's runner, and no other, finds the folder that keeps what baselines compile
+CACHE = "/baseline-cache"
 
 
 @dataclass(frozen=True)
@@ -142,10 +146,33 @@ def device_files() -> list[str]:
     return names + [path for p in _ACCELERATORS for path in sorted(glob.glob(f"/dev/{p}"))]
 
 
-def bubblewrap(paths: Sequence[str]) -> list[str]:
+def cache_folder(wanted: str = "") -> str:
+    """The folder for what baselines compile, made if need be; empty where there is no safe one.
+
+    What lies there is run as our own code. So nobody else may have had a hand in it: by default it
+    is in a folder that only this user can enter. `wanted`: another, which is the caller's choice.
+    """
+    private = os.path.join(tempfile.gettempdir(), f"kernelmark-{os.geteuid()}")
+    try:
+        if not wanted:
+            os.makedirs(private, mode=0o700, exist_ok=True)
+            found = os.lstat(private)
+            if found.st_uid != os.geteuid() or found.st_mode & 0o170077 != stat.S_IFDIR:
+                return ""
+        folder = os.path.realpath(wanted or os.path.join(private, "baseline"))
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.geteuid() == 0:  # runners are nobody
+            os.chown(folder, NOBODY, NOBODY)
+    except OSError:
+        return ""
+    return folder
+
+
+def bubblewrap(paths: Sequence[str], cache: str = "") -> list[str]:
     """Words to put before a command so that it runs in bubblewrap and sees `paths`.
 
-    None where bubblewrap is not installed or not allowed.
+    `cache`: folder to be seen, and written to, as `CACHE`. Empty where bubblewrap is not installed
+    or not allowed.
     """
     program = shutil.which("bwrap")
     if program is None:
@@ -161,6 +188,8 @@ def bubblewrap(paths: Sequence[str]) -> list[str]:
             for folder in reversed(Path(path).parents[:-1]):
                 words += ["--dir", str(folder)]
             words += ["--ro-bind", path, path]
+    if cache:
+        words += ["--bind", cache, CACHE]
     words += ["--proc", "/proc", "--tmpfs", "/dev", "--tmpfs", SCRATCH]
     words += ["--setenv", "TMPDIR", SCRATCH, "--setenv", "HOME", SCRATCH]
     for path in device_files():
@@ -195,16 +224,24 @@ def child_in_new_pid_namespace(report: Isolation) -> Iterator[None]:
 
 
 def enter(
-    report: Isolation, limits: Limits, paths: Sequence[str], hidden: str, *, rooted: bool
+    report: Isolation,
+    limits: Limits,
+    paths: Sequence[str],
+    hidden: str,
+    *,
+    rooted: bool,
+    cache: str = "",
 ) -> None:
     """Isolates this freshly forked runner, which will see `paths` but not the folder `hidden`.
 
-    `rooted`: bubblewrap has made the root already.
+    `rooted`: bubblewrap has made the root already, with `cache` in it; else `cache` is put into the
+    root that is made here. A runner that something is hidden from does not see it.
     """
     if report.attempt("own mounts", lambda: _unshare(CLONE_NEWNS)):
         _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
         if not rooted:
-            report.attempt("read-only root", lambda: _build_root(paths))
+            shown = "" if hidden else cache
+            report.attempt("read-only root", lambda: _build_root(paths, shown))
         else:
             report.parts.append("read-only root (bubblewrap)")
         report.attempt("private scratch", lambda: _tmpfs(SCRATCH, SCRATCH_BYTES))
@@ -213,6 +250,8 @@ def enter(
             report.attempt("own /proc", lambda: _mount("proc", "/proc", "proc", _MS_NOSUID))
         if hidden:
             report.attempt("no operators", lambda: _tmpfs(hidden, 4096))
+    if rooted and hidden and cache:
+        _tmpfs(CACHE, 4096)  # or there is no runner: this is where foreign code could stay
     report.attempt("no network", lambda: _unshare(CLONE_NEWNET))
     report.attempt("own IPC", lambda: _unshare(CLONE_NEWIPC))
     report.attempt("limits", lambda: _limit(limits))
@@ -242,8 +281,8 @@ def close_other_descriptors(keep: set[int]) -> None:
     os.closerange(highest + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _build_root(paths: Sequence[str]) -> None:
-    """A new root in a tmpfs: `paths`, read-only, and the device files."""
+def _build_root(paths: Sequence[str], cache: str) -> None:
+    """A new root in a tmpfs: `paths`, read-only, the device files, and `cache` if there is one."""
     devices = device_files()
     # Any folder that holds none of them will do: the mount covers it in this namespace only.
     free = [
@@ -265,6 +304,9 @@ def _build_root(paths: Sequence[str]) -> None:
         _mount("none", target, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY | _MS_NOSUID)
     for folder in ("/proc", "/dev/shm", "/tmp", SCRATCH, "/old"):
         os.makedirs(root + folder, exist_ok=True)
+    if cache:
+        os.makedirs(root + CACHE)
+        _mount(cache, root + CACHE, None, _MS_BIND)
     _mount("/proc", root + "/proc", None, _MS_BIND | _MS_REC)
     for path in devices:
         target = root + path

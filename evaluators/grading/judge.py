@@ -13,7 +13,7 @@ import platform
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from kernelmark.evaluators.chips.here import device_here
 from kernelmark.evaluators.grading import integrity
 from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
+from kernelmark.evaluators.grading.hints import autotuned_in_place
 from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.records import (
     GATES,
@@ -39,7 +40,8 @@ from kernelmark.evaluators.grading.records import (
     Verdict,
 )
 from kernelmark.evaluators.grading.session import Memory, Session
-from kernelmark.evaluators.grading.speed import Disturbed, Speed, Timekeeper, own_kernels_of
+from kernelmark.evaluators.grading.speed import Speed, Timekeeper, own_kernels_of, time_cases
+from kernelmark.evaluators.grading.warming import Warming
 from kernelmark.evaluators.grading.workers import (
     Fault,
     Infrastructure,
@@ -70,6 +72,9 @@ class Settings:
     grade_timeout_s: float = 900.0
     patience_s: float = 1.0  #: time of calls after which an interpreted case gets no more draws
     index: int = 0  #: which accelerator
+    #: folder where baselines keep what they compile, never a candidate's; empty: the user's own
+    #: under the system's temporary folder
+    baseline_cache: str = ""
     memory_bytes: int = 8 << 30  #: address space of a runner, where the device is the CPU
 
 
@@ -117,10 +122,10 @@ class Grade:
         )
 
 
-_TIMED = ("passed", "implausible", "tampered")
-
 #: seconds for one case to be compiled beforehand; a slower one is left to the runner
 MOST_BUILD_S = 30.0
+
+_TIMED = ("passed", "implausible", "tampered")
 
 
 class Stopped(Exception):
@@ -189,6 +194,7 @@ class _Cascade:
         self.server: Server | None = None
         self.memory: Memory
         self.worker: Worker
+        self.warming: Warming | None = None
         self.session: Session
 
     def run(self) -> Verdict:
@@ -198,7 +204,7 @@ class _Cascade:
         work.sku = detection.sku
         if not detection.usable:
             return work.verdict("unsupported", f"{self.chip.name}: {detection.why}")
-        self.server = shared_server(self.chip, self.settings.index)
+        self.server = shared_server(self.chip, self.settings.index, self.settings.baseline_cache)
         if self.device.type != "cpu":
             torch.get_device_module(self.device.type).set_device(self.settings.index)
         try:
@@ -245,10 +251,10 @@ class _Cascade:
         return "only the candidate's own kernels compute"
 
     def _build(self, stack: contextlib.ExitStack) -> str:
+        build = self._started_build(stack)
         self.memory = Memory(self.device)
         stack.callback(self.memory.close)
         self.session = stack.enter_context(self._opened("candidate"))
-        build = self._started_build(stack)
         self.work.environment |= _environment(self.chip, self.session, self.memory)
         loaded = f"loaded {self.work.candidate.entry_point}"
         return loaded if build is None else f"{loaded}; {self._built(build)}"
@@ -283,6 +289,7 @@ class _Cascade:
 
     def _correctness(self, stack: contextlib.ExitStack) -> str:
         cases = self._cases()
+        self._warm_baseline(stack)
         patience = self.settings.patience_s
         if self.chip.attests == "executed":
             patience = self.settings.grade_timeout_s
@@ -297,7 +304,7 @@ class _Cascade:
         try:
             gate.check(cases, self.settings.draws, progress)
         except Failed as failed:
-            raise Stopped(failed.comparison.status, describe(failed.comparison)) from failed
+            raise self._wrong(failed) from failed
         finally:
             report = gate.report
             self.work.comparisons += report.comparisons
@@ -312,8 +319,6 @@ class _Cascade:
     def _integrity(self, stack: contextlib.ExitStack) -> str:
         if not self.language.own_kernels or self.operator.kind != "compute":
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
-        cases = [case for case in self._cases() if case.tier == "small" and not case.seedless]
-        self.dice.shuffle(cases)
         workers: list[contextlib.AbstractContextManager[Session]] = []
 
         def open_session() -> Session:
@@ -321,7 +326,9 @@ class _Cascade:
             return stack.enter_context(opened)
 
         seen = integrity.replay(
-            open_session, cases, lambda case: self.gate.question(case, case.draws[0])
+            open_session,
+            self._replayable(),
+            lambda case: self.gate.question(case, case.draws[0]),
         )
         self.work.evidence["replayed_without_kernels"] = list(seen.replayed)
         self.work.evidence["right_without_kernels"] = list(seen.right_without)
@@ -331,7 +338,23 @@ class _Cascade:
                 "the answer does not come from the candidate's own kernels: with them disabled, "
                 f"case {seen.right_without[0]!r} is still right",
             )
-        return f"{len(seen.replayed)} cases without kernels, all of them wrong, as they should be"
+        if seen.replayed:
+            count = len(seen.replayed)
+            return f"{count} cases without kernels, all of them wrong, as they should be"
+        if seen.excuse:
+            return f"nothing to replay: every answer is {seen.excuse}, which host code may make"
+        self.work.evidence["silent_cases"] = {name: list(why) for name, why in seen.silent.items()}
+        text = f"no case of {self.operator.id} can show that kernels gave the answer"
+        raise Stopped("infrastructure_error", text)
+
+    def _replayable(self) -> list[Case]:
+        """Small cases in a random order, those that were asked for first."""
+        asked = [case for case in self._cases() if case.tier == "small"]
+        small = [c for c in self.operator.tier("small") if not self._unsupported(c)]
+        others = [case for case in small if case not in asked]
+        for cases in (asked, others):
+            self.dice.shuffle(cases)
+        return [*asked, *others] or self._cases()
 
     def _timing(self, stack: contextlib.ExitStack) -> str:
         if not self.settings.timing:
@@ -344,41 +367,99 @@ class _Cascade:
         if not cases:
             self.work.message = "right; not timed: no full-tier case was asked for"
             return "not timed: no full-tier case was asked for"
-        baseline = stack.enter_context(self._opened("baseline"))
-        keeper = Timekeeper(
-            self.operator,
-            self.chip,
-            self.work.sku,
-            self.dice,
-            self.session,
-            baseline,
-            own_kernels_of(self.language, self.work.candidate.source),
-        )
-        for number, case in enumerate(cases, 1):
-            self.work.progress("timing", f"{number}/{len(cases)} {case.name}")
+        opened = contextlib.ExitStack()
+        stack.enter_context(opened)
+        own_kernels = own_kernels_of(self.language, self.work.candidate.source)
+        done = iter(range(1, 2 * len(cases) + 1))
+
+        def keeper() -> Timekeeper:
+            opened.close()  # the baseline's last runner, if there was one
+            baseline = opened.enter_context(self._opened_baseline())
+            return Timekeeper(
+                self.operator,
+                self.chip,
+                self.work.sku,
+                self.dice,
+                self.session,
+                baseline,
+                own_kernels,
+                self.settings.index,
+            )
+
+        def progress(case: Case) -> None:
+            self.work.progress("timing", f"{next(done)}/{len(cases)} {case.name}")
             self._check_time()
-            speed = self._timed(keeper, case)
-            self.work.timings.append(speed.timing)
-            self.work.evidence.setdefault("timing", {})[case.name] = speed.evidence
-            if speed.impossible:
-                raise Stopped("implausible", speed.impossible)
+
+        try:
+            untimed = time_cases(cases, keeper, self._record, progress)
+        except Failed as failed:
+            self.work.comparisons.append(failed.comparison)
+            raise self._wrong(failed) from failed
+        return self._speed(cases, untimed)
+
+    def _record(self, speed: Speed) -> None:
+        self.work.timings.append(speed.timing)
+        self.work.evidence.setdefault("timing", {})[speed.timing.case] = speed.evidence
+        if speed.impossible:
+            raise Stopped("implausible", speed.impossible)
+
+    def _speed(self, cases: Sequence[Case], untimed: dict[str, str]) -> str:
+        """The headline: the geometric mean over the cases that could be timed, half at the least.
+
+        A case is left untimed only where the measurement failed twice by no doing of the
+        candidate's (`speed.time_cases`); the message and the evidence name it.
+        """
+        if untimed:
+            self.work.evidence["untimed"] = untimed
+        if 2 * len(untimed) > len(cases):
+            name, why = next(iter(untimed.items()))
+            count = f"{len(untimed)} of {len(cases)} cases"
+            raise Infrastructure(f"{count} could not be timed; {name!r}: {why}")
         ratios = [math.log(timing.speedup) for timing in self.work.timings]
         speedup = math.exp(sum(ratios) / len(ratios))
-        self.work.message = f"right; {speedup:.2f}x {baseline_name(self.operator, self.device)}"
-        return f"{len(cases)} cases, {speedup:.2f}x in the geometric mean"
+        left_out = "".join(f"; {name!r} not timed: {why}" for name, why in untimed.items())
+        over = f" over {len(ratios)} of {len(cases)} cases" if untimed else ""
+        against = baseline_name(self.operator, self.device)
+        self.work.message = f"right; {speedup:.2f}x {against}{over}{left_out}"
+        return f"{len(ratios)} cases, {speedup:.2f}x in the geometric mean{left_out}"
 
-    def _timed(self, keeper: Timekeeper, case: Case) -> Speed:
-        """One case. A disturbed measurement is made again, twice at most."""
-        last = ""
-        for _ in range(3):
-            try:
-                return keeper.time(case)
-            except Disturbed as error:
-                last = str(error)
-            except Failed as failed:
-                self.work.comparisons.append(failed.comparison)
-                raise Stopped(failed.comparison.status, describe(failed.comparison)) from failed
-        raise Infrastructure(last)
+    def _wrong(self, failed: Failed) -> Stopped:
+        """What the comparison says, and a hint where the reason is likely to be a known one."""
+        status, text = failed.comparison.status, describe(failed.comparison)
+        if status == "nondeterministic":
+            hint = autotuned_in_place(self.work.candidate.source)
+            text = f"{text}; {hint}" if hint else text
+        return Stopped(status, text)
+
+    def _warm_baseline(self, stack: contextlib.ExitStack) -> None:
+        """Starts the baseline's runner, which the timing gate takes."""
+        full = [case for case in self._cases() if case.tier == "full"]
+        server, limits = self.server, _limits(self.chip, self.settings)
+        if not full or not self.settings.timing or self.chip.timer() is None:
+            return
+        assert server is not None
+        self.warming = Warming(
+            lambda: server.spawn("baseline", self.chip, limits),
+            self.operator,
+            full,
+            self.device,
+            self.settings.timeout_s,
+        )
+        stack.callback(self.warming.close)
+
+    @contextlib.contextmanager
+    def _opened_baseline(self) -> Iterator[Session]:
+        """The runner that was warmed, once; a fresh one later, or where that failed."""
+        warming, self.warming = self.warming, None
+        worker = None if warming is None else warming.take()
+        if worker is None:
+            with self._opened("baseline") as session:
+                yield session
+            return
+        try:
+            yield Session(worker, self.memory, self.settings.timeout_s)
+        finally:
+            worker.end()
 
     def _cases(self) -> list[Case]:
         tiers = ("small",) if self.settings.tier == "small" else ("small", "full")

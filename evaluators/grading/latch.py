@@ -7,22 +7,23 @@ The runner's own figures are claims. Here the judge alone holds the clock:
    another word at the end. The runner answers "queued"; nothing has run.
 2. The judge writes fresh inputs into the shared memory that the queue reads. The answers did not
    exist before this moment.
-3. `Latch.release` lets the stream go and reads the judge's clock; `Latch.wait` spins on the other
-   word and reads it again.
+3. `Latch.release` lets the stream go. It copies the inputs, writes "begun", runs the calls, writes
+   "done"; `Latch.span_us` spins on both words and reads the judge's clock at each.
 4. The judge checks results of the calls, secretly chosen.
 
-The time between 3's two readings is device time of N calls back to back: the host's launches were
-over before it began, so a kernel of 2 microseconds shows its 2 microseconds and the gap to the next
-one, about 1.3 more. With N and with 2N calls: the difference leaves out the fixed cost, which on an
-H200 is 5 to 15 microseconds, and 150 when the device first has to switch from the judge's context
-to the runner's (`statistics.per_call_us`, `alternate`).
+The time between the two words is device time of N calls back to back: the host's launches were over
+before it began, so a kernel of 2 microseconds shows its 2 microseconds and the gap to the next one,
+about 1.3 more; the two words add about 2 microseconds, once. It begins after the copies, not at the
+release: between these the device switches from the judge's context to the runner's, 5 to 150
+microseconds that differ from time to time. (A first version took the difference of queues of N and
+2N calls from the release on; on an H200 that difference was short by 20 microseconds in the mean
+and scattered by as much, which is 5% of eight calls of 50 microseconds.)
 
 A runner that claims less than the device needed is contradicted, whatever it does to its clocks,
-tracer or channel. One way is left to it: native code that writes the "done" word itself while the
-work goes on. It gains no more than the time until the judge reads the results; nothing in Python or
-Triton that passes the scan can write that word.
+tracer or channel. One way is left to it: code that writes the words itself, "begun" late or "done"
+early. Nothing in Python or Triton that passes the scan can write them, or reach what does.
 
-Queueing also gives the host time per call (what `DeviceLatch.queue` returns). A call that waits for
+A call that waits for
 the device itself cannot be queued: the runner then never answers, the judge releases after its time
 limit, and the case has no second clock of this kind (`statistics.agreement` says what follows).
 
@@ -42,7 +43,7 @@ from typing import Any
 #: and behind a closed latch would block for ever
 QUEUE_LIMIT = 400
 
-_GO, _DONE = 0, 64  # byte offsets, in different cache lines
+_GO, _DONE, _BEGUN = 0, 64, 128  # byte offsets, in different cache lines
 _SIZE = 4096
 _MAP_DEVICE = 2  # CU_MEMHOSTREGISTER_DEVICEMAP
 _WAIT_GEQ = 0  # CU_STREAM_WAIT_VALUE_GEQ
@@ -64,6 +65,7 @@ class Latch:
         os.ftruncate(self.fd, _SIZE)
         self._page = mmap.mmap(self.fd, _SIZE)
         self._go = ctypes.c_uint32.from_buffer(self._page, _GO)
+        self._begun = ctypes.c_uint32.from_buffer(self._page, _BEGUN)
         self._done = ctypes.c_uint32.from_buffer(self._page, _DONE)
         self._ticket = 0
 
@@ -72,23 +74,25 @@ class Latch:
         self._ticket += 1
         return self._ticket
 
-    def release(self, ticket: int) -> int:
-        """Lets the queue run. Returns the judge's clock just before, `perf_counter_ns`."""
-        before = time.perf_counter_ns()
+    def release(self, ticket: int) -> None:
+        """Lets the queue run."""
         self._go.value = ticket
-        return before
 
-    def wait(self, ticket: int, timeout_s: float) -> int:
-        """Spins until the queue is done; the judge's clock then. Past the limit: LatchError."""
+    def span_us(self, ticket: int, timeout_s: float) -> float:
+        """The judge's time between the queue's two words. Not both in time: LatchError."""
         limit = time.perf_counter_ns() + int(timeout_s * 1e9)
-        while self._done.value != ticket:
+        begun = self._spin(self._begun, ticket, limit)
+        return (self._spin(self._done, ticket, limit) - begun) / 1e3
+
+    def _spin(self, word: ctypes.c_uint32, ticket: int, limit: int) -> int:
+        while word.value != ticket:
             if time.perf_counter_ns() > limit:
-                raise LatchError(f"queue {ticket} not done within {timeout_s} s")
+                raise LatchError(f"queue {ticket} is not done in time")
         return time.perf_counter_ns()
 
     def close(self) -> None:
         """Gives the page back."""
-        del self._go, self._done
+        del self._go, self._begun, self._done
         self._page.close()
         os.close(self.fd)
 
@@ -108,20 +112,27 @@ class DeviceLatch:
         self._address = address
         self._base = device.value
 
-    def queue(self, calls: Sequence[Callable[[], object]], ticket: int, stream: int) -> float:
-        """Queues `calls` on the current stream (its handle: `stream`) behind the latch.
+    def queue(
+        self,
+        copies: Sequence[Callable[[], object]],
+        calls: Sequence[Callable[[], object]],
+        ticket: int,
+        stream: int,
+    ) -> None:
+        """Queues `copies`, then `calls`, on the current stream (its handle: `stream`) behind the
+        latch; the words around `calls` are what the judge times.
 
-        Returns the host's time per call, microseconds. Runs nothing before the judge releases;
-        the launches of all calls together must stay under `QUEUE_LIMIT`.
+        Runs nothing before the judge releases; the launches of all together must stay under
+        `QUEUE_LIMIT`.
         """
         handle = ctypes.c_void_p(stream)
         self._word("cuStreamWaitValue32_v2", handle, _GO, ticket, _WAIT_GEQ)
-        begin = time.perf_counter_ns()
+        for copy in copies:
+            copy()
+        self._word("cuStreamWriteValue32_v2", handle, _BEGUN, ticket, _WRITE_DEFAULT)
         for call in calls:
             call()
-        elapsed = time.perf_counter_ns() - begin
         self._word("cuStreamWriteValue32_v2", handle, _DONE, ticket, _WRITE_DEFAULT)
-        return elapsed / 1e3 / max(1, len(calls))
 
     def close(self) -> None:
         """Unmaps the page. The device must be idle."""

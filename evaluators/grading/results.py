@@ -6,6 +6,7 @@ Device layer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -60,14 +61,21 @@ class Question:
         return self.operator.kind == "random" and calling.must_differ(self.expected)
 
     def informative(self) -> list[int]:
-        """Numbers of the results that only a computation gives: they are not empty, not constant,
-        and not the values of an input of the same size."""
+        """Numbers of the results that only a computation gives (`silence`)."""
+        return [number for number, why in self.silence().items() if not why]
+
+    def silence(self) -> dict[int, str]:
+        """For each tensor that is a result, why its values could be right with nothing computed:
+        one of ``empty``, ``undefined``, ``constant``, ``a plain number``, ``a copy of an input``;
+        an empty string where they could not."""
         inputs = [t.reshape(-1) for t in self.call.tensors()]
-        return [
-            number
+        given = (*self.case.args, *self.case.kwargs.values())
+        numbers = [value for value in given if isinstance(value, int | float | complex)]
+        return {
+            number: _silence(want, inputs, numbers)
             for number, want in enumerate(self.expected)
-            if isinstance(want, Expected) and _is_informative(want, inputs)
-        ]
+            if isinstance(want, Expected)
+        }
 
     def _inputs_changed(self, outcome: Outcome) -> Comparison | None:
         if not outcome.intact:
@@ -266,15 +274,25 @@ def _dense(about: Returned) -> bool:
     return True
 
 
-def _is_informative(want: Expected, inputs: Sequence[torch.Tensor]) -> bool:
+def _silence(want: Expected, inputs: Sequence[torch.Tensor], numbers: Sequence[complex]) -> str:
     value = want.value.reshape(-1)
     if want.mask is not None:
         value = value[want.mask.expand(want.value.shape).reshape(-1)]
-    if value.numel() < 2 or bool((value == value[0]).all()) or bool(value.isnan().all()):
-        return False
+    if not value.numel():
+        return "empty"
+    if bool(value.isnan().all()):
+        return "undefined"
+    if value.numel() == 1:
+        if value.item() in numbers:
+            return "constant"
+        if value.item() in {-1, 0, 1, 2, math.inf, -math.inf, *(x.numel() for x in inputs)}:
+            return "a plain number"
+    elif bool((value == value[0]).all()):
+        return "constant"
     flat = want.value.reshape(-1)
-    return not any(
+    copied = any(
         x.numel() == flat.numel() and torch.equal(x.to(flat.dtype), flat)
         for x in inputs
         if x.is_complex() == flat.is_complex()
     )
+    return "a copy of an input" if copied else ""

@@ -55,7 +55,7 @@ def main(fd: int, judge: int, rooted: bool) -> None:
         gc.collect()
         gc.freeze()  # what is shared with runners stays shared
         channel.send({"event": "ready"})
-        Server(channel, judge, rooted, namespace, first["paths"]).serve()
+        Server(channel, judge, rooted, namespace, first["paths"], first["cache"]).serve()
     os._exit(0)
 
 
@@ -83,12 +83,14 @@ class Server:
         rooted: bool,
         namespace: isolation.Isolation,
         paths: list[str],
+        cache: str,
     ) -> None:
         self.channel = channel
         self.judge = judge
         self.rooted = rooted
         self.namespace = namespace
         self.paths = paths
+        self.cache = cache
         self.runners: dict[int, tuple[int, int, str]] = {}  #: pidfd -> (number, pid, scratch)
 
     def serve(self) -> None:
@@ -139,9 +141,13 @@ class Server:
             isolation.die_with_parent(0)
             limits = isolation.Limits(**message["limits"])
             hidden = str(PACKAGE / "operators") if message["role"] != "baseline" else ""
-            isolation.enter(report, limits, self.paths, hidden, rooted=self.rooted)
+            isolation.enter(
+                report, limits, self.paths, hidden, rooted=self.rooted, cache=self.cache
+            )
             isolation.die_with_parent(parent)
             _use_scratch(report, scratch)
+            if message["role"] == "baseline":
+                _use_cache()
             os.environ.update(message["environment"])
             runner.main(channel, message, report)
             status = 0
@@ -177,12 +183,19 @@ def _use_scratch(report: isolation.Isolation, scratch: str) -> None:
         os.chdir(folder)
 
 
-def command(fd: int, judge: int, path: list[str], visible: list[str]) -> list[str]:
+def _use_cache() -> None:
+    """Points compilers at the folder that outlives this runner, where there is one to write to."""
+    if os.access(isolation.CACHE, os.W_OK):
+        os.environ["TRITON_CACHE_DIR"] = f"{isolation.CACHE}/triton"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{isolation.CACHE}/inductor"
+
+
+def command(fd: int, judge: int, path: list[str], visible: list[str], cache: str) -> list[str]:
     """Argument vector of a server process, in bubblewrap where that works.
 
-    `path`: its `sys.path`. `visible`: what it may read.
+    `path`: its `sys.path`. `visible`: what it may read. `cache`: what baselines may write to.
     """
-    wrap = isolation.bubblewrap(visible)
+    wrap = isolation.bubblewrap(visible, cache)
     rooted = "rooted" if wrap else "bare"
     words = [sys.executable, "-I", "-c", BOOTSTRAP, str(fd), str(judge), str(PACKAGE), rooted]
     return [*wrap, *words, *path]

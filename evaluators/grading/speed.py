@@ -7,13 +7,13 @@ the runner's reports read as hostile; and what the figures say of the candidate.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
-import statistics as basics
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, astuple, dataclass
 from types import ModuleType
 from typing import Any
 
@@ -24,11 +24,12 @@ from kernelmark.evaluators.grading import alternate, statistics, wire
 from kernelmark.evaluators.grading.arena import aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Garbled, Late, field, printable
 from kernelmark.evaluators.grading.correctness import Failed
-from kernelmark.evaluators.grading.latch import Latch
+from kernelmark.evaluators.grading.latch import QUEUE_LIMIT, Latch, LatchError
 from kernelmark.evaluators.grading.records import Timing
 from kernelmark.evaluators.grading.results import Question
 from kernelmark.evaluators.grading.session import Session, room_for
-from kernelmark.evaluators.grading.telemetry import Telemetry
+from kernelmark.evaluators.grading.statistics import Role
+from kernelmark.evaluators.grading.telemetry import Summary, Telemetry
 from kernelmark.evaluators.grading.timing import Block, KernelTime, Mode, is_own
 from kernelmark.evaluators.grading.workers import Fault
 from kernelmark.evaluators.languages.base import Language
@@ -39,8 +40,11 @@ from kernelmark.operators.records import Case, Operator
 MEMORY_SHARE = 0.2
 #: draws that the input sets are made of
 POOL = 3
-#: checked results of a block: of small cases, and of those above so many bytes
-CHECKED, LARGE_BYTES, CHECKED_LARGE = 4, 256 << 20, 1
+#: results of a block that are checked: first, last and a secret one of small cases; of those above
+#: so many bytes one, which may be any
+CHECKED, LARGE_BYTES, CHECKED_LARGE = 3, 16 << 20, 1
+#: single calls that are waited for
+LATENCIES = 5
 #: more device time than this in kernels that are neither the candidate's nor copies and fills
 FOREIGN_LIMIT = 0.2
 #: names of device work that moves or fills memory: what host code may ask the framework for
@@ -51,7 +55,7 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16
 
 
 class Disturbed(Exception):
-    """The measurement is void, and not by the candidate's doing: measure again."""
+    """The measurement is void, and not known to be so by the candidate's doing."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Draws:
         self.operator, self.case, self.device, self.dice = operator, case, device, dice
         fills = [spec.fill for spec in case.tensors]
         self.changeable = [fill in _EXCHANGEABLE for fill in fills]
+        self._room = 0
         self._kept: dict[int, Call] = {}
         if operator.prepare is None and any(self.changeable):
             for _ in range(POOL):
@@ -85,6 +90,11 @@ class Draws:
         """The draw behind `inputs`; not to be written to."""
         kept = self._kept.get(inputs.seed)
         return kept or draw(self.operator, self.case, "base", inputs.seed, self.device)
+
+    def room(self) -> int:
+        """Bytes of the results of one call."""
+        self._room = self._room or room_for(self.question(self.fresh()).expected)
+        return self._room
 
     def exchange(self, inputs: Inputs, flats: Sequence[torch.Tensor]) -> None:
         """Makes copies of the draw's storages (`flats`, bytes) into those of `inputs`."""
@@ -123,17 +133,21 @@ def exchange(flat: torch.Tensor, itemsize: int, salt: int) -> None:
 
 
 class TimedSide:
-    """`alternate.Side` over a session: the candidate's, or the baseline's (`checked` False)."""
+    """`alternate.Side` over a session: the candidate's, or the baseline's.
 
-    def __init__(self, session: Session, draws: Draws, *, checked: bool) -> None:
+    Results of the baseline are not checked. Whatever goes wrong in its runner is ours: `Disturbed`.
+    """
+
+    def __init__(self, session: Session, draws: Draws, role: Role) -> None:
         self.session = session
         self.draws = draws
-        self.checked = checked
+        self.role = role
         self.dice = draws.dice
         self._layouts: list[list[wire.Layout]] = []
         self._inputs: list[Inputs] = []
         self._region = (0, 0)
         self._mode: Mode | None = None
+        self._calls: list[int] = []  #: of each block of the recording
         self._late = 0
 
     def open(self, sets: int, latch: Latch | None) -> None:
@@ -144,10 +158,8 @@ class TimedSide:
         for _ in range(sets):
             self._layouts.append(wire.lay_out(example.tensors(), start))
             start = wire.end_of(self._layouts[-1]) if self._layouts[-1] else start
-        room = room_for(self.draws.question(self.draws.fresh()).expected)
-        self._region = (start, start + room)
+        self._region = (start, start + self.draws.room())
         self.session.need(self._region[1])
-        self.refresh()
         fds = [] if latch is None else [latch.fd]
         self._ask(
             "time_open",
@@ -171,18 +183,20 @@ class TimedSide:
     def start(self) -> None:
         """Warm-up on inputs of its own; opens a recording."""
         self.refresh()
+        self._calls = []
         self._ask("time_start")
 
-    def block(self, mode: Mode) -> None:
-        """One recorded call on each set."""
+    def block(self, mode: Mode, calls: int) -> None:
+        """One recorded call on each of the first `calls` sets."""
         self._mode = mode
-        self._ask("time_block", mode=mode)
+        self._calls.append(1 if mode == "stream" else calls)
+        self._ask("time_block", mode=mode, calls=calls)
 
-    def check(self, sets: int) -> None:
-        """Compares results: of the first set, the last, and secret others. Raises `Failed`."""
-        if not self.checked or (self._mode == "warm" and self._mutates()):
+    def check(self, calls: int) -> None:
+        """Compares results of some of the last block's `calls`. Raises `Failed`."""
+        if self.role == "baseline" or (self._mode == "warm" and self._mutates()):
             return  # warm calls run twice on the same arguments
-        for number in self._chosen(sets):
+        for number in self._chosen(calls):
             question = self.draws.question(self._inputs[number])
             outcome = self.session.collect(
                 "time_collect", number, self._layouts[number], self._region
@@ -195,53 +209,75 @@ class TimedSide:
         """Closes the recording."""
         reply = self._ask("time_stop")
         try:
-            return tuple(parse_block(item, len(self._layouts)) for item in _items(reply))
+            items = _items(reply, len(self._calls))
+            return tuple(map(parse_block, items, self._calls))
         except Garbled as error:
             raise self.session.worker.garbled(error) from error
 
-    def queue(self, sets: int, ticket: int, timeout_s: float) -> float | None:
-        """Queues calls behind the latch; None if the runner did not get there in time."""
+    def queue_limit(self, activities: int) -> int:
+        """Calls that fit into a stream's queue, each with the copies of its inputs."""
+        return QUEUE_LIMIT // (max(1, activities) + len(self._layouts[0]))
+
+    def queue(self, calls: int, ticket: int, timeout_s: float) -> bool:
+        """Queues calls behind the latch; False if the runner did not get there in time."""
         self._mode = "stream"
-        begin = time.perf_counter_ns()
-        self._late = self.session.worker.post("time_queue", count=sets, ticket=ticket)
-        try:
-            self.session.worker.answer(self._late, timeout_s, patient=True)
-        except Late:
-            return None
-        return (time.perf_counter_ns() - begin) / 1e3
+        with self._ours():
+            self._late = self.session.worker.post("time_queue", calls=calls, ticket=ticket)
+            try:
+                self.session.worker.answer(self._late, timeout_s, patient=True)
+            except Late:
+                return False
+        return True
 
     def unqueue(self) -> None:
         """Receives the answer that `queue` did not wait for."""
-        self.session.worker.answer(self._late, self.session.timeout_s)
+        with self._ours():
+            self.session.worker.answer(self._late, self.session.timeout_s)
+
+    def stuck(self, error: LatchError) -> Exception:
+        """A device that does not get through its queue; the runner's end frees it."""
+        self.session.worker.end()
+        if self.role == "baseline":
+            return Disturbed(f"the baseline: {error}")
+        return Fault("timed_out", f"calls that were queued do not end: {error}")
 
     def latencies_us(self) -> tuple[float, ...]:
         """Wall time of single calls by the judge's clock."""
         times = []
-        for _ in range(11):
+        for _ in range(LATENCIES + 1):
             begin = time.perf_counter_ns()
             self._ask("time_single")
             times.append((time.perf_counter_ns() - begin) / 1e3)
         return tuple(times[1:])
 
     def close(self) -> None:
-        """Lets go of the input sets."""
+        """Lets go of the input sets, and of a recording that was given up."""
         self._ask("time_close")
 
     def _ask(self, op: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
-        return self.session.worker.ask(op, self.session.timeout_s, fds, **fields)
+        with self._ours():
+            return self.session.worker.ask(op, self.session.timeout_s, fds, **fields)
+
+    @contextlib.contextmanager
+    def _ours(self) -> Iterator[None]:
+        try:
+            yield
+        except Fault as fault:
+            if self.role == "candidate":
+                raise
+            raise Disturbed(f"the baseline: {fault.message}") from fault
 
     def _mutates(self) -> bool:
         parameters = self.draws.operator.parameters(self.draws.case.overload)
         return any(parameter.mutable for parameter in parameters)
 
-    def _chosen(self, sets: int) -> list[int]:
+    def _chosen(self, calls: int) -> list[int]:
         case_bytes = sum(layout.nbytes for layout in self._layouts[0])
-        many = CHECKED if case_bytes < LARGE_BYTES else CHECKED_LARGE
-        if many >= sets:
-            return list(range(sets))
-        if many == 1:
-            return [self.dice.randrange(sets)]
-        return [0, sets - 1, *self.dice.sample(range(1, sets - 1), many - 2)]
+        if case_bytes >= LARGE_BYTES:
+            return self.dice.sample(range(calls), min(CHECKED_LARGE, calls))
+        if calls <= CHECKED:
+            return list(range(calls))
+        return [0, calls - 1, *self.dice.sample(range(1, calls - 1), CHECKED - 2)]
 
 
 @dataclass(frozen=True)
@@ -287,38 +323,61 @@ class Timekeeper:
         self.index = index
         self.device = torch.device(chip.device)
 
-    def time(self, case: Case) -> Speed:
-        """One case. Raises `Failed` on a wrong result, `Fault` on what an honest call can't do."""
+    def time(self, case: Case, *, last: bool) -> Speed:
+        """One case.
+
+        Raises `Failed` on a wrong result, `Fault` on what an honest candidate can't do, and
+        `Disturbed` where the measurement is void. Not before the `last` try is a candidate whose
+        claim the judge's clock contradicts called `tampered`.
+        """
         draws = Draws(self.operator, case, self.device, self.dice)
-        first = TimedSide(self.candidate, draws, checked=True)
-        second = TimedSide(self.baseline, draws, checked=False)
+        first = TimedSide(self.candidate, draws, "candidate")
+        second = TimedSide(self.baseline, draws, "baseline")
         ours = {self.candidate.worker.pid, self.baseline.worker.pid}
+        sets = self._sets(case, draws)
         latch = Latch() if self._has_latch() else None
         try:
-            sets = self._sets(case, draws, first, second)
             for side in (first, second):
                 side.open(sets, latch)
             with Telemetry(index=self.index, ours=ours) as telemetry:
                 measured = alternate.alternate(first, second, sets, latch)
+        except Disturbed:
+            first.close()  # the baseline's runner is replaced
+            raise
+        except Fault as fault:
+            if last or fault.status != "implausible":
+                raise
+            first.close()  # a trace with holes: once may be the tracer's fault
+            raise Disturbed(fault.message) from fault
         finally:
             if latch is not None:
                 latch.close()
         for side in (first, second):
             side.close()
-        self._plausible(measured[0], "candidate")
-        self._plausible(measured[1], "baseline")
+        self._plausible(*measured, last=last)
+        return self._speed(case, measured, sets, telemetry.summary)
+
+    def _speed(
+        self,
+        case: Case,
+        measured: tuple[alternate.Measured, alternate.Measured],
+        sets: int,
+        summary: Summary,
+    ) -> Speed:
         share = self._attribution(measured[0])
         timing = alternate.timing_record(
             case.name,
             *measured,
             floor_us=self.floor_us(case),
-            telemetry=telemetry.summary,
+            telemetry=summary,
             seed=self.dice.getrandbits(31),
         )
-        summary = telemetry.summary
         evidence = {
             "sets": sets,
-            "agreement": [astuple(side.agreement) for side in measured],
+            "clocks": {
+                side.role: asdict(side.agreement) | {"correction": side.correction}
+                for side in measured
+            },
             "own_share": share,
             "other_processes": summary.other_processes,
             "telemetry": summary.source,
@@ -339,42 +398,31 @@ class Timekeeper:
     def _has_latch(self) -> bool:
         return self.device.type == "cuda" and torch.version.hip is None
 
-    def _sets(self, case: Case, draws: Draws, *sides: TimedSide) -> int:
-        """How many input sets, from a trial of two on either side."""
-        slowest, most = 0.0, 1
-        for side in sides:
-            side.open(2, None)
-            side.start()
-            side.refresh()
-            side.block("cold")
-            (block,) = side.stop()
-            side.close()
-            slowest = max(slowest, basics.median(block.device_us))
-            most = max([most, *block.activities])
+    def _sets(self, case: Case, draws: Draws) -> int:
         tensors = draws.base(draws.fresh()).tensors()
         inputs = sum(aligned(t.untyped_storage().nbytes()) for t in tensors)
-        results = room_for(draws.question(draws.fresh()).expected)
         memory = self.chip.memory(self.index)
         spend = (memory.free_bytes if memory else 4 << 30) * MEMORY_SHARE
         try:
-            return alternate.sets_for(
-                inputs + results, slowest, most + len(tensors) - 1, int(spend)
-            )
+            return alternate.sets_for(inputs + draws.room(), self.floor_us(case), int(spend))
         except ValueError as error:
-            raise Fault("unsupported", f"case {case.name!r} cannot be timed: {error}") from error
+            raise Disturbed(str(error)) from error
 
-    def _plausible(self, side: alternate.Measured, name: str) -> None:
-        finding, detail = side.agreement.finding, side.agreement.detail
-        if finding == "claimed_too_long" or (name == "baseline" and finding.startswith("claimed")):
-            raise Disturbed(f"the clocks disagree on the {name}: {detail}")
-        if finding == "claimed_too_short":
-            raise Fault("tampered", f"takes longer than its runner says: {detail}")
-        if name == "candidate":
-            for what in ("late", "stray"):
-                count = sum(getattr(block, what) or 0 for block in side.blocks)
-                if count:
-                    text = f"{count} device activities go on after the call has returned ({what})"
-                    raise Fault("tampered", text)
+    def _plausible(
+        self, candidate: alternate.Measured, baseline: alternate.Measured, *, last: bool
+    ) -> None:
+        """Raises `Fault` or `Disturbed` where the clocks, or the trace itself, allow no figure."""
+        if baseline.void:
+            detail = baseline.agreement.detail
+            raise Disturbed(f"the clocks contradict each other on the baseline: {detail}")
+        if candidate.void:
+            text = f"takes longer than its runner says: {candidate.agreement.detail}"
+            raise Fault("tampered", text) if last else Disturbed(text)
+        for what in ("late", "stray"):
+            count = sum(getattr(block, what) or 0 for block in candidate.blocks)
+            if count:
+                text = f"{count} device activities go on after the call has returned ({what})"
+                raise Fault("tampered", text)
 
     def _attribution(self, side: alternate.Measured) -> float | None:
         """Share of device time in own kernels; too much in foreign ones raises `Fault`."""
@@ -394,6 +442,37 @@ class Timekeeper:
         return sum(k.total_us for k in own) / total
 
 
+def time_cases(
+    cases: Sequence[Case],
+    keeper: Callable[[], Timekeeper],
+    record: Callable[[Speed], None],
+    progress: Callable[[Case], None],
+) -> dict[str, str]:
+    """Times every case and hands each result to `record`. Names of those that no measurement could
+    be made of, with the reason.
+
+    A disturbed case is measured once more after the others, so that what disturbed it may be over.
+    `keeper` makes a `Timekeeper` over a fresh baseline runner; it is asked at first and after each
+    disturbance, whose cause may be the old one.
+    """
+    why: dict[str, str] = {}
+    pending = list(cases)
+    current: Timekeeper | None = None
+    for last in (False, True):
+        again = []
+        for case in pending:
+            progress(case)
+            current = current or keeper()
+            try:
+                record(current.time(case, last=last))
+            except Disturbed as error:
+                why[case.name] = str(error)
+                again.append(case)
+                current = None
+        pending = again
+    return {case.name: why[case.name] for case in pending}
+
+
 def own_kernels_of(language: Language, source: str) -> frozenset[str] | None:
     """Names of the candidate's kernels, read from its text; None if that is not asked for."""
     if not language.own_kernels:
@@ -406,14 +485,13 @@ def own_kernels_of(language: Language, source: str) -> frozenset[str] | None:
         return language.kernel_names(module)
 
 
-def parse_block(item: Any, sets: int) -> Block:
-    """A block as a runner reports it; every field is checked. Raises `Garbled`."""
+def parse_block(item: Any, calls: int) -> Block:
+    """A block of `calls` times as a runner reports it; every field is checked. Raises `Garbled`."""
     if not isinstance(item, dict):
         raise Garbled("a block is no object")
     mode = field(item, "mode", str)
     if mode not in ("cold", "warm", "stream"):
         raise Garbled(f"a block in mode {printable(mode, 20)!r}")
-    expected = 1 if mode == "stream" else sets
     counts = {name: item.get(name) for name in ("late", "early", "stray", "unheld")}
     if any(v is not None and not (type(v) is int and v >= 0) for v in counts.values()):
         raise Garbled("a block's counts are no counts")
@@ -423,8 +501,8 @@ def parse_block(item: Any, sets: int) -> Block:
     return Block(
         clock=printable(field(item, "clock", str), 20),
         mode=mode,  # type: ignore[arg-type]
-        device_us=_times(item, "device_us", expected),
-        host_us=_times(item, "host_us", expected),
+        device_us=_times(item, "device_us", calls),
+        host_us=_times(item, "host_us", calls),
         busy_us=_times(item, "busy_us", None),
         activities=tuple(activities),
         kernels=tuple(_kernel(kernel) for kernel in field(item, "kernels", list)[:1000]),
@@ -450,10 +528,10 @@ def _kernel(item: Any) -> KernelTime:
     return KernelTime(printable(field(item, "name", str), 300), field(item, "count", int), total)
 
 
-def _items(reply: dict[str, Any]) -> list[Any]:
+def _items(reply: dict[str, Any], blocks: int) -> list[Any]:
     items = field(reply, "blocks", list)
-    if len(items) > 64:
-        raise Garbled("too many blocks")
+    if len(items) != blocks:
+        raise Garbled(f"{len(items)} blocks, not {blocks}")
     return items
 
 

@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 #: clocks agree within this share of the longer time, or within this many microseconds
 AGREE_SHARE, AGREE_US = 0.05, 2.0
+#: beyond this share of the longer time (and `AGREE_US`) the clocks contradict each other; between,
+#: the figure that does its side no good is taken (`correction`)
+GROSS_SHARE = 0.25
 #: a call alone may be faster than in a stream by this share: what it writes can stay in the cache
 ALONE_SHARE = 0.10
 #: below this share of the physical floor a time is impossible; below the other it is looked at
@@ -125,13 +128,9 @@ def plausibility(device_us: float, floor_us: float | None) -> Plausibility:
     return "audit" if device_us < AUDIT_SHARE * floor_us else "plausible"
 
 
-def per_call_us(wall_n_us: Sequence[float], wall_2n_us: Sequence[float], n: int) -> float:
-    """Time of one call from walls of N and of 2N calls; the cost of a batch itself drops out.
-
-    Medians first, then the difference: a disturbed repetition does not decide. Zero or less, which
-    `agreement` refuses, means that the longer batch was not done, or that the clock was disturbed.
-    """
-    return (statistics.median(wall_2n_us) - statistics.median(wall_n_us)) / n
+def per_call_us(spans_us: Sequence[float], calls: int) -> float:
+    """Time of one call from the judge's spans of queues of `calls`: a disturbed one is outvoted."""
+    return statistics.median(spans_us) / calls
 
 
 Finding = Literal[
@@ -141,13 +140,21 @@ Finding = Literal[
 
 @dataclass(frozen=True)
 class Agreement:
-    """Whether the runner's claim holds against the judge's clock, and why in one line."""
+    """Whether the runner's claim holds against the judge's clock, and why in one line.
 
-    agree: bool
+    `gross`: by more than `GROSS_SHARE`; the measurement is void, or one side lies.
+    """
+
     finding: Finding
     detail: str
     claimed_us: float
     wall_us: float | None
+    gross: bool = False
+
+    @property
+    def agree(self) -> bool:
+        """Whether both clocks tell one story."""
+        return self.finding == "agree"
 
 
 def tolerance_us(*times_us: float) -> float:
@@ -158,39 +165,57 @@ def tolerance_us(*times_us: float) -> float:
 def agreement(claimed_us: float, wall_us: float | None, cold_us: float | None = None) -> Agreement:
     """Holds the runner's device trace against the judge's wall clock over a queue of calls.
 
-    claimed_us: the trace's time per call, mode "stream": the same calls, as queued, no flush.
+    claimed_us: the trace's time per call, mode "stream": the same calls after the same copies of
+    inputs, no flush; the caches are in the same state in both.
     wall_us: the judge's time per call over the queue (`latch`, then `per_call_us`); None when it
     could not be taken, because the call waits for the device itself.
     cold_us: the device time that goes into the speedup.
 
-    What the findings other than "agree" mean for the judge:
+    Findings other than "agree":
 
-    - "claimed_too_short": the work took longer than the runner said. The candidate's gain, so its
-      status is `tampered`.
-    - "claimed_too_long": nobody's gain; the measurement is broken, or others used the device.
-      Measure again.
+    - "claimed_too_short": the work took longer than the runner said: the candidate's gain.
+    - "claimed_too_long": nobody's gain on the candidate's side; the tracer's own cost for each
+      kernel, a disturbed measurement, or others on the device.
     - "cold_not_backed": the trace is right about the stream, but the cold time is well below it,
-      and a call alone with cold caches has little reason to be faster. No accusation: the time
-      reported is `wall_us`, which the judge saw, on the side concerned.
-    - "no_second_clock": nothing backs the claim. The time reported is the judge's end-to-end
-      latency, for want of a better one (`alternate.Measured.correction` does both).
+      and a call alone with cold caches has little reason to be faster.
+    - "no_second_clock": nothing backs the claim.
+
+    What becomes of the figures is in `correction`; what a `gross` one means, in `speed`.
     """
     if wall_us is None:
         detail = "the call cannot be queued, so that the judge's clock sees the host's time too"
-        return Agreement(False, "no_second_clock", detail, claimed_us, None)
-    if wall_us <= 0:
-        detail = "twice as many calls took no longer by the judge's clock"
-        return Agreement(False, "claimed_too_long", detail, claimed_us, wall_us)
+        return Agreement("no_second_clock", detail, claimed_us, None)
     slack = tolerance_us(claimed_us, wall_us)
+    apart = abs(claimed_us - wall_us)
+    gross = apart > max(GROSS_SHARE * max(claimed_us, wall_us), AGREE_US)
     text = f"trace {claimed_us:.2f} us, judge's clock {wall_us:.2f} us a call"
-    if claimed_us < wall_us - slack:
-        return Agreement(False, "claimed_too_short", text, claimed_us, wall_us)
-    if claimed_us > wall_us + slack:
-        return Agreement(False, "claimed_too_long", text, claimed_us, wall_us)
+    if apart > slack:
+        finding: Finding = "claimed_too_short" if claimed_us < wall_us else "claimed_too_long"
+        return Agreement(finding, text, claimed_us, wall_us, gross)
     if cold_us is not None and cold_us < wall_us - max(ALONE_SHARE * wall_us, AGREE_US):
         text = f"cold device time {cold_us:.2f} us, judge's clock {wall_us:.2f} us in a stream"
-        return Agreement(False, "cold_not_backed", text, cold_us, wall_us)
-    return Agreement(True, "agree", text, claimed_us, wall_us)
+        return Agreement("cold_not_backed", text, cold_us, wall_us)
+    return Agreement("agree", text, claimed_us, wall_us)
+
+
+Role = Literal["candidate", "baseline"]
+
+
+def correction(found: Agreement, role: Role, cold_us: float, latency_us: float | None) -> float:
+    """What cold times are multiplied by, so that no disagreement does the candidate any good.
+
+    The candidate's are never shortened, the baseline's never lengthened: the longer figure of the
+    two clocks counts for the one, the shorter for the other. A candidate whose calls no second
+    clock can see gets the judge's end-to-end latency (`latency_us`), for want of a better figure;
+    the baseline is our own code, and its trace stands. `latency_us` None: not to be used.
+    """
+    if found.finding == "no_second_clock":
+        longer = 1.0 if latency_us is None else latency_us / cold_us
+        return max(1.0, longer) if role == "candidate" else 1.0
+    if found.agree or found.wall_us is None:
+        return 1.0
+    ratio = found.wall_us / found.claimed_us
+    return max(1.0, ratio) if role == "candidate" else min(1.0, ratio)
 
 
 def host_explains(wall_us: float, device_us: float, host_us: float) -> bool:

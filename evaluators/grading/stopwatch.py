@@ -6,6 +6,7 @@ and `speed` the judge's side of each request. Device layer.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 
 from kernelmark.evaluators.grading.latch import DeviceLatch
 from kernelmark.evaluators.grading.records import to_json
-from kernelmark.evaluators.grading.timing import Mode, Timer
+from kernelmark.evaluators.grading.timing import Mode, Timer, TimingError
 
 
 class Stopwatch:
@@ -37,6 +38,7 @@ class Stopwatch:
         self.sets: Sequence[int] = ()
         self.returned: dict[int, Any] = {}
         self.latch: DeviceLatch | None = None
+        self._recording = False
 
     def use(self, sets: Sequence[int]) -> None:
         """The sets to measure from now on."""
@@ -47,14 +49,16 @@ class Stopwatch:
         """Warm-up on what the arena holds; opens a recording."""
         self._refill()
         self.timer.start([self._closure(n) for n in self.sets[:4]])
+        self._recording = True
 
-    def block(self, mode: Mode) -> None:
-        """One recorded call on each set, on the inputs that the arena holds."""
+    def block(self, mode: Mode, calls: int) -> None:
+        """One recorded call on each of the first `calls` sets, on what the arena holds."""
         self._refill()
-        self.timer.block([self._closure(n) for n in self.sets], mode)
+        self.timer.block([self._closure(n) for n in self.sets[:calls]], mode)
 
     def stop(self) -> list[Any]:
         """Closes the recording; its blocks as plain values."""
+        self._recording = False
         return [to_json(block) for block in self.timer.stop()]
 
     def open_latch(self, fd: int) -> None:
@@ -62,21 +66,28 @@ class Stopwatch:
         self.latch = DeviceLatch(fd)
 
     def close(self) -> None:
-        """Forgets sets, results and latch; the timer stays for the next case."""
+        """Forgets sets, results and latch; the timer stays for the next case.
+
+        A measurement that was given up leaves its recording open; nobody asks for it any more.
+        """
         self.synchronize()
+        if self._recording:
+            with contextlib.suppress(TimingError):
+                self.stop()
         self.sets, self.returned = (), {}
         if self.latch is not None:
             self.latch.close()
             self.latch = None
 
-    def queue(self, count: int, ticket: int) -> None:
-        """Queues the copy of all sets' inputs and a call on the first `count`, behind the latch."""
+    def queue(self, calls: int, ticket: int) -> None:
+        """Queues copies of the first `calls` sets' inputs and a call on each, behind the latch."""
         assert self.latch is not None
         self.returned = {}
-        copies = [self._copier(n) for n in self.sets]
-        calls = [self._closure(n) for n in self.sets[:count]]
+        sets = self.sets[:calls]
         stream = torch.cuda.current_stream().cuda_stream
-        self.latch.queue([*copies, *calls], ticket, stream)
+        self.latch.queue(
+            [self._copier(n) for n in sets], [self._closure(n) for n in sets], ticket, stream
+        )
 
     def single(self) -> None:
         """One call on the first set, waited for."""

@@ -79,7 +79,8 @@ class KilledFromOutside(Infrastructure):
 class Server:
     """A server process for one chip. Starts at once; `spawn` waits until it is ready."""
 
-    def __init__(self, chip: Chip, index: int = 0) -> None:
+    def __init__(self, chip: Chip, index: int = 0, cache: str = "") -> None:
+        """`cache`: folder for what baselines compile (`isolation.cache_folder`)."""
         self._lock = threading.RLock()
         self._numbers = itertools.count(1)
         self._events: dict[tuple[str, int], tuple[dict[str, Any], list[int]]] = {}
@@ -89,12 +90,14 @@ class Server:
         home = module_of(chip)
         folder = os.path.dirname(str(sys.modules[home].__file__))
         visible = isolation.visible_paths(server.PACKAGE, [folder])
-        self.rooted, self._process = _start(theirs, chip, index, visible)
+        kept = isolation.cache_folder(cache)
+        self.rooted, self._process = _start(theirs, chip, index, visible, kept)
         theirs.close()
         first = {
             "chip": chip.name,
             "chip_module": home,
             "paths": visible,
+            "cache": kept,
             "preload": [home, *_PRELOAD, *([] if chip.attests == "interpreted" else _TO_BUILD)],
         }
         with contextlib.suppress(Closed):  # dead already: `spawn` will find out
@@ -296,18 +299,18 @@ class Worker:
             os.close(self.pidfd)
 
 
-_servers: dict[tuple[str, int], Server] = {}
+_servers: dict[tuple[str, int, str], Server] = {}
 _servers_lock = threading.Lock()
 
 
-def shared_server(chip: Chip, index: int = 0) -> Server:
+def shared_server(chip: Chip, index: int = 0, cache: str = "") -> Server:
     """The server for `chip` that grades in this process share; started if there is none."""
     with _servers_lock:
-        found = _servers.get((chip.name, index))
+        found = _servers.get((chip.name, index, cache))
         if found is None or not found.alive():
             if found is not None:
                 found.close()
-            found = _servers[chip.name, index] = Server(chip, index)
+            found = _servers[chip.name, index, cache] = Server(chip, index, cache)
         return found
 
 
@@ -331,7 +334,7 @@ atexit.register(close_servers)
 
 
 def _start(
-    theirs: socket.socket, chip: Chip, index: int, visible: list[str]
+    theirs: socket.socket, chip: Chip, index: int, visible: list[str], cache: str
 ) -> tuple[bool, subprocess.Popen[bytes]]:
     """Starts the process with its channel and a pidfd of this one; True: in bubblewrap."""
     environment = isolation.environment()
@@ -340,7 +343,7 @@ def _start(
     path = [p for p in sys.path if p and os.path.realpath(p) != here]
     judge = os.pidfd_open(os.getpid())
     try:
-        command = server.command(theirs.fileno(), judge, path, visible)
+        command = server.command(theirs.fileno(), judge, path, visible, cache)
         process = subprocess.Popen(
             command,
             env=environment,

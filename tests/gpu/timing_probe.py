@@ -137,11 +137,14 @@ class Worker:
         return "latch mapped"
 
     def queue(self, count: int, ticket: int, side: bool) -> float:
+        """Returns the host's time per call, microseconds."""
         assert self.latch is not None
         stream = torch.cuda.Stream() if side else torch.cuda.current_stream()
         calls = (self.calls * (count // len(self.calls) + 1))[:count]
         with torch.cuda.stream(stream):
-            return self.latch.queue(calls, ticket, stream.cuda_stream)
+            begin = time.perf_counter_ns()
+            self.latch.queue([], calls, ticket, stream.cuda_stream)
+            return (time.perf_counter_ns() - begin) / 1e3 / len(calls)
 
     def plain(self, count: int) -> float:
         """End to end, calls one by one, device waited for after each; microseconds a call."""
@@ -226,13 +229,13 @@ class Worker:
         os.close(fd)
         return float(self.shared.bytes[:8].sum())
 
-    def queue_shared(self, ticket: int) -> float:
+    def queue_shared(self, ticket: int) -> None:
         """Queues a copy from the first half of the shared memory to the second."""
         assert self.latch is not None
         half = self.shared.nbytes // 2
         x, y = self.shared.bytes[:half], self.shared.bytes[half:]
         stream = torch.cuda.current_stream().cuda_stream
-        return self.latch.queue([lambda: y.copy_(x)], ticket, stream)
+        self.latch.queue([], [lambda: y.copy_(x)], ticket, stream)
 
 
 def confine() -> None:
@@ -303,8 +306,8 @@ def wall_us(runner: Runner, latch: Latch, count: int, side: bool = False) -> tup
         latch.release(ticket)
         raise
     time.sleep(0.0005)
-    begin = latch.release(ticket)
-    return (latch.wait(ticket, 5) - begin) / 1e3, host_us
+    latch.release(ticket)
+    return latch.span_us(ticket, 5), host_us
 
 
 class Probe:
@@ -419,14 +422,14 @@ class Probe:
                 claimed = statistics.median(b["device_us"][0] for b in blocks[1:])
                 cold = statistics.median(blocks[0]["device_us"])
                 for side in (False, True):
-                    walls: dict[int, list[float]] = {0: [], count: [], 2 * count: []}
+                    walls: dict[int, list[float]] = {0: [], count // 2: [], count: []}
                     hosts: list[float] = []
                     for _ in range(7):
                         for n in walls:
                             wall, host = wall_us(runner, self.latch, n, side)
                             walls[n].append(wall)
                             hosts.append(host if n else 0.0)
-                    per_call = judge.per_call_us(walls[count], walls[2 * count], count)
+                    per_call = judge.per_call_us(walls[count], count)
                     verdict = judge.agreement(claimed, per_call, cold)
                     rows.append((shape, side, claimed, per_call, cold))
                     spread = [
@@ -460,8 +463,8 @@ class Probe:
         memory.bytes[:half].random_(0, 255)
         memory.bytes[half:].zero_()
         torch.cuda.synchronize()
-        begin = self.latch.release(ticket)
-        wall = (self.latch.wait(ticket, 5) - begin) / 1e3
+        self.latch.release(ticket)
+        wall = self.latch.span_us(ticket, 5)
         return torch.equal(memory.bytes[:half], memory.bytes[half:]), f"{wall:.1f} us"
 
     def handles(self) -> None:

@@ -19,18 +19,15 @@ class FakeLatch(Latch):
     """A latch on a clock of its own; the side that queued last is the device."""
 
     device: FakeSide
-    now_ns = 1000
 
-    def release(self, ticket: int) -> int:
+    def release(self, ticket: int) -> None:
         assert ticket == self._ticket
         assert self.device.fresh, "a queue was let go before its inputs were written"
-        return self.now_ns
 
-    def wait(self, ticket: int, timeout_s: float) -> int:
+    def span_us(self, ticket: int, timeout_s: float) -> float:
         if not self.device.finishes:
             raise LatchError("not done")
-        self.now_ns += round(1000 * (200 + self.device.queued * self.device.true_us))
-        return self.now_ns
+        return 2 + self.device.queued * self.device.true_us
 
 
 class FakeSide:
@@ -41,6 +38,7 @@ class FakeSide:
         self.cold_us = claims.get("cold_us", true_us)
         self.stream_us = claims.get("stream_us", true_us)
         self.queues = claims.get("queues", True)
+        self.fits = claims.get("fits", SETS)
         self.finishes = claims.get("finishes", True)
         self.blocks: list[Block] = []
         self.fresh = False
@@ -55,11 +53,11 @@ class FakeSide:
     def start(self) -> None:
         self.note("start")
 
-    def block(self, mode: Mode) -> None:
+    def block(self, mode: Mode, calls: int) -> None:
         assert self.fresh, "a block on inputs that were seen before"
         self.fresh = False
         self.note(mode)
-        times = (self.cold_us,) * SETS if mode != "stream" else (self.stream_us,)
+        times = (self.cold_us,) * calls if mode != "stream" else (self.stream_us,)
         self.blocks.append(Block("cupti", mode, times, (30.0,) * len(times), activities=(2,)))
 
     def check(self, sets: int) -> None:
@@ -69,14 +67,20 @@ class FakeSide:
         self.note("stop")
         return tuple(self.blocks)
 
-    def queue(self, sets: int, ticket: int, timeout_s: float) -> float | None:
+    def queue_limit(self, activities: int) -> int:
+        assert activities == 2
+        return int(self.fits)
+
+    def queue(self, calls: int, ticket: int, timeout_s: float) -> bool:
         self.fresh = False
-        self.note(f"queue {sets}")
-        self.latch.device, self.queued = self, sets
+        self.note(f"queue {calls}")
+        self.latch.device, self.queued = self, calls
         if not self.queues:
             self.fresh = True  # what runs late is not timed
-            return None
-        return 100.0
+        return bool(self.queues)
+
+    def stuck(self, error: LatchError) -> Exception:
+        return error
 
     def unqueue(self) -> None:
         self.note("unqueue")
@@ -89,10 +93,14 @@ PLAN = Plan(pairs=2, repeats=3)
 TRUE_US = 40.0
 
 
-def measured(**claims: Any) -> tuple[Measured, Measured, list[str]]:
+def measured(
+    baseline: dict[str, Any] | None = None, **claims: Any
+) -> tuple[Measured, Measured, list[str]]:
+    """Both sides measured; what the candidate claims, and what the `baseline` does."""
     log: list[str] = []
     latch = FakeLatch()
-    a, b = FakeSide(log, "A", latch, TRUE_US, **claims), FakeSide(log, "B", latch, 2 * TRUE_US)
+    a = FakeSide(log, "A", latch, TRUE_US, **claims)
+    b = FakeSide(log, "B", latch, 2 * TRUE_US, **(baseline or {}))
     first, second = alternate.alternate(a, b, SETS, latch, PLAN)
     return first, second, log
 
@@ -120,19 +128,62 @@ def test_blocks_alternate_and_every_block_is_checked() -> None:
     assert cold == ["A cold", "B cold", "B cold", "A cold"]
     for i, line in enumerate(log):
         if line.split()[1] in ("cold", "warm", "stream"):
+            calls = alternate.WARM if "warm" in line else SETS
             assert log[i - 1] == f"{line[0]} refresh"
-            assert log[i + 1] == f"{line[0]} check {SETS}"
+            assert log[i + 1] == f"{line[0]} check {calls}"
     queues = [i for i, line in enumerate(log) if "queue" in line]
-    assert len(queues) == 2 * 2 * PLAN.repeats
+    assert len(queues) == 2 * PLAN.repeats
     assert all("check" in log[i + 2] and "refresh" in log[i + 1] for i in queues)
+
+
+def test_one_recording_a_side() -> None:
+    _, _, log = measured()
+    assert [line for line in log if line.split()[1] in ("start", "stop")] == [
+        "A start",
+        "B start",
+        "A stop",
+        "B stop",
+    ]
 
 
 def test_a_forged_trace_is_contradicted() -> None:
     first, second, _ = measured(cold_us=TRUE_US / 2, stream_us=TRUE_US / 2)
     assert first.agreement.finding == "claimed_too_short"
+    assert first.void
     assert second.agreement.agree
     with pytest.raises(ValueError, match="void"):
         record(first, second)
+
+
+@pytest.mark.parametrize("share", [0.85, 1.0, 1.2])
+def test_a_small_disagreement_does_neither_side_any_good(share: float) -> None:
+    """Trace and judge 15 or 20% apart: the longer figure counts for the candidate, the shorter
+    for the baseline; the record says whose figure it is."""
+    claim = share * TRUE_US
+    first, second, _ = measured(cold_us=claim, stream_us=claim)
+    timing = record(first, second)
+    assert timing.device_us == pytest.approx(max(claim, TRUE_US), rel=0.01)
+    assert timing.clock == ("judge/cupti" if share < 1 else "cupti")
+    first, second, _ = measured({"cold_us": 2 * claim, "stream_us": 2 * claim})
+    timing = record(first, second)
+    assert timing.baseline_us == pytest.approx(min(2 * claim, 2 * TRUE_US), rel=0.01)
+    assert timing.speedup == pytest.approx(timing.baseline_us / TRUE_US)
+    assert timing.clock == ("cupti/judge" if share > 1 else "cupti")
+
+
+@pytest.mark.parametrize("share", [0.6, 1.5])
+def test_a_baseline_that_the_clocks_contradict_is_void(share: float) -> None:
+    claim = 2 * share * TRUE_US
+    first, second, _ = measured({"cold_us": claim, "stream_us": claim})
+    assert second.void
+    with pytest.raises(ValueError, match="void"):
+        record(first, second)
+
+
+def test_a_candidate_that_claims_too_much_is_left_to_it() -> None:
+    first, second, _ = measured(cold_us=2 * TRUE_US, stream_us=2 * TRUE_US)
+    assert first.agreement.gross
+    assert record(first, second).device_us == pytest.approx(2 * TRUE_US)
 
 
 def test_a_forged_cold_time_gains_nothing() -> None:
@@ -144,11 +195,24 @@ def test_a_forged_cold_time_gains_nothing() -> None:
     assert timing.clock == "judge/cupti"
 
 
-def test_calls_that_cannot_be_queued_are_timed_end_to_end() -> None:
-    first, second, log = measured(queues=False, cold_us=10.0)
+@pytest.mark.parametrize("how", [{"queues": False}, {"fits": 1}])
+def test_candidates_that_cannot_be_queued_are_timed_end_to_end(how: dict[str, Any]) -> None:
+    first, second, log = measured(**how, cold_us=10.0)
     assert first.agreement.finding == "no_second_clock"
-    assert "A unqueue" in log
+    assert ("A unqueue" in log) is ("queues" in how)
     assert record(first, second).device_us == pytest.approx(TRUE_US + 50)
+
+
+def test_a_baseline_that_cannot_be_queued_keeps_its_trace() -> None:
+    first, second, _ = measured({"queues": False})
+    assert second.agreement.finding == "no_second_clock"
+    assert record(first, second).baseline_us == pytest.approx(2 * TRUE_US)
+
+
+def test_fewer_calls_are_queued_where_launches_are_many() -> None:
+    first, _, log = measured(fits=3)
+    assert first.agreement.agree
+    assert [line for line in log if line.startswith("A queue")] == ["A queue 3"] * PLAN.repeats
 
 
 def test_a_queue_that_never_ends_is_an_error() -> None:
@@ -163,25 +227,27 @@ def test_a_chip_without_latch_has_no_stream_and_no_agreement() -> None:
     first, second = alternate.alternate(*sides, SETS, None, PLAN)
     assert not any("stream" in line or "queue" in line for line in log)
     assert first.agreement.finding == "no_second_clock"
-    assert record(first, second).clock == "judge"
+    timing = record(first, second)
+    assert timing.clock == "judge"
+    assert timing.speedup == pytest.approx(70 / 60)  # end to end, both
 
 
 @pytest.mark.parametrize(
-    ("case_bytes", "device_us", "activities", "memory_bytes", "sets"),
+    ("case_bytes", "floor_us", "memory_bytes", "sets"),
     [
-        (64 << 20, 18.0, 1, 8 << 30, 64),  # many short calls, limited by number
-        (64 << 20, 18.0, 1, 1 << 30, 16),  # limited by memory
-        (1 << 20, 2.0, 40, 8 << 30, 8),  # limited by the length of a stream's queue
-        (1 << 30, 5000.0, 1, 20 << 30, 8),  # long calls: the least will do
-        (1 << 30, 5000.0, 1, 5 << 30, 4),
+        (1 << 20, 2.0, 8 << 30, 12),
+        (1 << 20, None, 8 << 30, 12),
+        (512 << 20, 100.0, 8 << 30, 8),
+        (512 << 20, 100.0, 2 << 30, 4),  # limited by memory
+        (64 << 20, 5000.0, 8 << 30, 4),  # long calls
     ],
 )
 def test_number_of_sets(
-    case_bytes: int, device_us: float, activities: int, memory_bytes: int, sets: int
+    case_bytes: int, floor_us: float | None, memory_bytes: int, sets: int
 ) -> None:
-    assert alternate.sets_for(case_bytes, device_us, activities, memory_bytes) == sets
+    assert alternate.sets_for(case_bytes, floor_us, memory_bytes) == sets
 
 
 def test_too_little_memory_is_said() -> None:
-    with pytest.raises(ValueError, match="too many"):
-        alternate.sets_for(1 << 30, 10.0, 1, 1 << 30)
+    with pytest.raises(ValueError, match="do not fit"):
+        alternate.sets_for(1 << 30, 10.0, 1 << 30)

@@ -105,9 +105,33 @@ def test_the_physical_floor(device_us: float, floor_us: float | None, expected: 
     assert judge.plausibility(device_us, floor_us) == expected
 
 
-def test_the_cost_of_a_batch_drops_out() -> None:
-    assert judge.per_call_us([57, 55, 900], [105, 107, 104], 50) == pytest.approx(0.96)
-    assert judge.agreement(1.0, judge.per_call_us([50], [50], 10)).finding == "claimed_too_long"
+def test_a_disturbed_queue_is_outvoted() -> None:
+    assert judge.per_call_us([101, 99, 900], 10) == pytest.approx(10.1)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "wall", "gross"),
+    [(100.27, 94.08, False), (76.0, 100.0, False), (74.0, 100.0, True), (1.0, 2.9, False)],
+)
+def test_what_contradicts(claimed: float, wall: float, gross: bool) -> None:
+    assert judge.agreement(claimed, wall).gross is gross
+
+
+@pytest.mark.parametrize(
+    ("claimed", "wall", "candidate", "baseline"),
+    [
+        (100.0, 99.0, 1.0, 1.0),  # within tolerance the trace stands
+        (80.0, 100.0, 1.25, 1.0),
+        (100.0, 80.0, 1.0, 0.8),
+        (100.0, None, 1.5, 1.0),  # end to end 150
+    ],
+)
+def test_corrections_do_no_side_any_good(
+    claimed: float, wall: float | None, candidate: float, baseline: float
+) -> None:
+    found = judge.agreement(claimed, wall)
+    assert judge.correction(found, "candidate", 100.0, 150.0) == pytest.approx(candidate)
+    assert judge.correction(found, "baseline", 100.0, 150.0) == pytest.approx(baseline)
 
 
 @pytest.mark.parametrize(

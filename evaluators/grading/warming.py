@@ -1,0 +1,100 @@
+"""The baseline's runner, made ready while the candidate is checked for correctness.
+
+A baseline may compile for every full case (``torch.compile``), which takes seconds and nothing of
+the device. A thread calls it once on each case, over memory of its own. Nothing is measured here,
+and a baseline that cannot do a case is left for the timing gate to find. Device layer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+
+from kernelmark.evaluators.grading.session import Memory, Session
+from kernelmark.evaluators.grading.workers import Fault, Infrastructure, Worker
+from kernelmark.operators.draws import draw
+from kernelmark.operators.records import Case, Operator
+
+
+class Warming:
+    """Runs from its making; `take` waits for it, `close` ends it at once."""
+
+    def __init__(
+        self,
+        spawn: Callable[[], Worker],
+        operator: Operator,
+        cases: Sequence[Case],
+        device: torch.device,
+        timeout_s: float,
+    ) -> None:
+        self._spawn = spawn
+        self._operator = operator
+        self._cases = cases
+        self._device = device
+        self._timeout_s = timeout_s
+        self._worker: Worker | None = None
+        self._pidfd = -1
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._failure = ""
+        self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
+        self._thread.start()
+
+    def take(self) -> Worker | None:
+        """The runner, with the baseline loaded and every case called; None if that failed."""
+        self._thread.join()
+        worker, self._worker = self._worker, None
+        self._release()
+        if worker is not None and self._failure:
+            worker.end()
+            return None
+        return worker
+
+    def close(self) -> None:
+        """Ends the runner, whatever it is doing, unless it has been taken."""
+        self._stop.set()
+        with self._lock:
+            if self._pidfd >= 0:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        self._thread.join()
+        worker, self._worker = self._worker, None
+        self._release()
+        if worker is not None:
+            worker.end()
+
+    def _release(self) -> None:
+        with self._lock:
+            if self._pidfd >= 0:
+                os.close(self._pidfd)
+                self._pidfd = -1
+
+    def _run(self) -> None:
+        try:
+            worker = self._spawn()
+            with self._lock:
+                self._worker, self._pidfd = worker, os.dup(worker.pidfd)
+            memory = Memory(self._device)
+            try:
+                self._warm(Session(worker, memory, self._timeout_s))
+            finally:
+                memory.close()
+        except (Fault, Infrastructure, torch.OutOfMemoryError) as error:
+            self._failure = str(error)
+
+    def _warm(self, session: Session) -> None:
+        if self._stop.is_set():
+            return
+        session.load(operator=self._operator.id)
+        for case in self._cases:
+            if self._stop.is_set():
+                return
+            seed = random.getrandbits(63)  # of no consequence: nobody asks for the answer
+            session.stage(1, draw(self._operator, case, "base", seed, self._device))
+            session.worker.ask("warm", self._timeout_s, slot=1)
