@@ -141,6 +141,8 @@ class Build:
 
     def _ready(self) -> list[_Hand]:
         """Builders that have something to say, that have died, or whose time is over."""
+        if early := [hand for hand in self._hands if hand.worker.channel.holds()]:
+            return early
         poller = select.poll()
         for hand in self._hands:
             poller.register(hand.worker.channel.socket.fileno(), select.POLLIN)
@@ -183,8 +185,8 @@ class Build:
             kernels = [_build_of(item) for item in field_of(reply, "kernels", list)]
         except Garbled as garbled:
             raise worker.garbled(garbled) from garbled
-        known = {(build.kernel, build.config) for build in self.built.builds}
-        self.built.builds += [b for b in kernels if (b.kernel, b.config) not in known]
+        # Specialisations that differ in nothing that is recorded count as one.
+        self.built.builds += [b for b in kernels if b not in self.built.builds]
         if outcome == "build_error" and not read:
             raise Fault("build_error", printable(error))
         if outcome != "passed":

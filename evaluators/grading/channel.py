@@ -86,6 +86,11 @@ class Channel:
                 if self.socket.fileno() not in ready and not self._fill():
                     raise Closed("the other side has died")
 
+    def holds(self) -> bool:
+        """Whether bytes of a further message have been read already: waiting on the socket alone
+        could then wait forever."""
+        return bool(self._buffer)
+
     def close(self) -> None:
         """Closes this end, and descriptors that nobody took."""
         for fd in self._fds:
