@@ -151,7 +151,8 @@ def test_a_host_that_never_returns_is_left_to_the_runner() -> None:
     before, begin = helpers(), time.monotonic()
     build, built = compiled(HUNG, CASES[:1], limit_s=1.0)
     assert time.monotonic() - begin < 10
-    assert built.notes and not built.caches
+    assert built.notes
+    assert not built.caches
     build.close()
     assert helpers() <= before
 
@@ -159,13 +160,16 @@ def test_a_host_that_never_returns_is_left_to_the_runner() -> None:
 def test_the_gate_records_what_was_compiled() -> None:
     verdict = grade(Candidate(OPERATOR.id, HONEST), TWICE, CHIP, QUICK)
     gate = next(gate for gate in verdict.gates if gate.name == "build")
-    assert gate.passed and "kernels for sm_90" in gate.detail
-    assert verdict.builds and verdict.evidence["build"]["target"] == "sm_90"
+    assert gate.passed
+    assert "kernels for sm_90" in gate.detail
+    assert verdict.builds
+    assert verdict.evidence["build"]["target"] == "sm_90"
     assert verdict.status == "wrong_values"  # nothing ran
 
 
 def test_the_gate_refuses_what_does_not_compile() -> None:
     verdict = grade(Candidate(OPERATOR.id, BROKEN), TWICE, CHIP, QUICK)
-    assert verdict.status == "build_error" and "power of 2" in verdict.message
+    assert verdict.status == "build_error"
+    assert "power of 2" in verdict.message
     assert [gate.name for gate in verdict.gates] == ["scan", "build"]
     assert any(build.error for build in verdict.builds)
