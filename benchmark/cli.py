@@ -280,6 +280,35 @@ def check(
 
 
 @app.command()
+def selftest(
+    chip: OneChip = "auto",
+    rounds: Annotated[int, typer.Option(min=2, help="Measurements of each case.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine's judge: clocks, false wins, repeatability, isolation."""
+    from dataclasses import asdict
+
+    from kernelmark.benchmark.rendering import err, print_json, print_rows
+    from kernelmark.evaluators.campaigns.placing import usable_chip
+    from kernelmark.evaluators.grading import selftest as backend
+    from kernelmark.evaluators.grading.workers import Infrastructure, close_servers
+
+    where = usable_chip(chip)
+    if where.attests == "compiled":
+        raise UserError(f"{where.name} is a compile target: nothing runs, nothing is measured")
+    try:
+        with err().status(f"measuring the judge on {where.name}") as status:
+            found = backend.selftest(where, backend.subjects(), rounds, progress=status.update)
+    except Infrastructure as error:
+        raise InfrastructureError(str(error)) from error
+    finally:
+        close_servers()
+    rows = [asdict(row) for row in found]
+    columns = {"what": "what", "value": "value", "unit": "unit", "detail": "detail"}
+    print_json(rows) if as_json else print_rows(rows, columns)
+
+
+@app.command()
 def portability(
     file: Annotated[Path, typer.Argument(help="The candidate's source.")],
     op: OperatorId,

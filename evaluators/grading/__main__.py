@@ -95,10 +95,8 @@ def read_job(folder: Path) -> Job:
 def run(job: Job, out: Path) -> int:
     """Grades what has no verdict in `out` yet, a line each on standard output."""
     chip = get_chip(job.chip)
-    settings = job.settings
-    shared_server(
-        chip, settings.index, settings.baseline_cache
-    )  # gets ready while the operators are imported
+    # The server gets ready while the operators are imported.
+    shared_server(chip, job.settings.index, job.settings.baseline_cache)
     for candidate in job.candidates:
         get_operator(candidate.operator)  # a wrong name is reported before any work is done
     (out / "verdicts").mkdir(parents=True, exist_ok=True)

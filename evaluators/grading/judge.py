@@ -452,6 +452,8 @@ class _Cascade:
         """The runner that was warmed, once; a fresh one later, or where that failed."""
         warming, self.warming = self.warming, None
         worker = None if warming is None else warming.take()
+        if warming is not None and warming.failure:
+            self.work.evidence["baseline_not_warmed"] = warming.failure
         if worker is None:
             with self._opened("baseline") as session:
                 yield session

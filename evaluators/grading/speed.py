@@ -40,9 +40,12 @@ from kernelmark.operators.records import Case, Operator
 MEMORY_SHARE = 0.2
 #: draws that the input sets are made of
 POOL = 3
-#: results of a block that are checked: first, last and a secret one of small cases; of those above
-#: so many bytes one, which may be any
-CHECKED, LARGE_BYTES, CHECKED_LARGE = 3, 16 << 20, 1
+#: results of a block that are checked: first, last and a secret one of small cases; of those from
+#: so many bytes on one, which may be any
+CHECKED, LARGE_BYTES = 3, 16 << 20
+#: from so many bytes on, share of the blocks of which one is checked, by a secret coin: a runner
+#: that cheats in most calls of most blocks, or it gains nothing, is asked in some of them
+HUGE_BYTES, CHECKED_BLOCKS = 64 << 20, 0.5
 #: single calls that are waited for
 LATENCIES = 5
 #: more device time than this in kernels that are neither the candidate's nor copies and fills
@@ -273,8 +276,10 @@ class TimedSide:
 
     def _chosen(self, calls: int) -> list[int]:
         case_bytes = sum(layout.nbytes for layout in self._layouts[0])
+        if case_bytes >= HUGE_BYTES and self.dice.random() >= CHECKED_BLOCKS:
+            return []
         if case_bytes >= LARGE_BYTES:
-            return self.dice.sample(range(calls), min(CHECKED_LARGE, calls))
+            return [self.dice.randrange(calls)]
         if calls <= CHECKED:
             return list(range(calls))
         return [0, calls - 1, *self.dice.sample(range(1, calls - 1), CHECKED - 2)]

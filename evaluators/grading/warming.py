@@ -42,7 +42,7 @@ class Warming:
         self._pidfd = -1
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._failure = ""
+        self.failure = ""  #: why the runner is not ready; for the evidence
         self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
         self._thread.start()
 
@@ -51,7 +51,7 @@ class Warming:
         self._thread.join()
         worker, self._worker = self._worker, None
         self._release()
-        if worker is not None and self._failure:
+        if worker is not None and self.failure:
             worker.end()
             return None
         return worker
@@ -86,7 +86,7 @@ class Warming:
             finally:
                 memory.close()
         except (Fault, Infrastructure, torch.OutOfMemoryError) as error:
-            self._failure = str(error)
+            self.failure = str(error)
 
     def _warm(self, session: Session) -> None:
         if self._stop.is_set():

@@ -202,6 +202,7 @@ def test_another_entry_point(tmp_path: Path) -> None:
         ("suites",),
         ("chips",),
         ("methods",),
+        ("selftest", "--chip", "interpreter"),
         ("submissions",),
     ],
     ids=" ".join,
