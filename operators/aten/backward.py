@@ -133,7 +133,9 @@ def _mish_oracle(grad_output: torch.Tensor, self: torch.Tensor) -> list[Expected
     g, x = wide(grad_output), wide(self)
     first, last = _mish_terms(g, x)
     # The terms cancel near -1.19, and 1 - tanh**2 for large x (until tanh is 1 in float32).
-    scale = e.condition(first, last, first * x.clamp(-20, 12), ulps=4.0)
+    # exp(x) magnifies the rounding of its argument by |x|, down to where results are flushed.
+    argument = (first.abs() + last.abs()) * x.clamp(-104, 12)
+    scale = e.condition(first, last, argument, ulps=4.0)
     scale += e.FLUSH * torch.nan_to_num(g * x, 0.0, 0.0, 0.0).abs()
     return [Expected(first + last, self.dtype, scale)]
 

@@ -227,7 +227,9 @@ def _bce_terms(
 ) -> Terms:
     factor = torch.ones_like(t) if pos is None else (pos - 1) * t + 1
     linear, log = (1 - t) * x, factor * torch.nn.functional.logsigmoid(x)
-    value, scale = linear - log, linear.abs() + log.abs()
+    # exp(-|x|) magnifies the rounding of its argument by |x|.
+    argument = (factor * x * torch.sigmoid(-x)).abs()
+    value, scale = linear - log, linear.abs() + log.abs() + argument
     return (value, scale) if weight is None else (value * weight, scale * weight.abs())
 
 
