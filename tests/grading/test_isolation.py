@@ -48,7 +48,7 @@ def way(request):
     close_servers()
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "bare":
-            patch.setattr(isolation, "bubblewrap", lambda paths: [])
+            patch.setattr(isolation, "bubblewrap", lambda paths, cache="": [])
         elif shutil.which("bwrap") is None:
             pytest.skip("bubblewrap is not installed")
         patch.setenv("SECRET_KEY", "x")
