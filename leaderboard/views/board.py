@@ -63,7 +63,13 @@ rows = rows.assign(
         "" if pd.isna(a) else f"{a:.2f} to {b:.2f}"
         for a, b in zip(rows["value_low"], rows["value_high"], strict=True)
     ],
-    partial=["" if c else "partial" for c in rows["complete"]],
+    partial=[
+        "" if complete else f"partial: {tried} of {all_}"
+        for complete, tried, all_ in zip(
+            rows["complete"], rows["attempted"], rows["operators"], strict=True
+        )
+    ],
+    seconds=rows["seconds"].where(rows["seconds"] > 0),
     date=[created[:10] for created in rows["created_at"]],
 )
 number = st.column_config.NumberColumn
@@ -77,6 +83,7 @@ parts.table(
         "score": number("score", format="%.3f"),
         "interval": "95% interval",
         "solved_of": "solved",
+        "partial": "coverage",
         "speedup": number("speedup", format="%.2f", help="Geometric mean over solved operators."),
         "fast_1": number("fast_1", format="percent", help="Share solved at least at baseline."),
         "roofline": number("roofline", format="percent"),
@@ -85,7 +92,6 @@ parts.table(
         "seconds": number("seconds", format="%.1f"),
         "metering": "metering",
         "trust": "trust",
-        "partial": "coverage",
         "date": "date",
         "entry": st.column_config.LinkColumn("details", display_text="open"),
     },
