@@ -66,11 +66,21 @@ class Built:
 
 
 @dataclass
+class _Request:
+    """What a builder was asked; `case` is empty where it was nothing about a case."""
+
+    number: int
+    op: str
+    case: str
+    fields: dict[str, Any]
+
+
+@dataclass
 class _Hand:
-    """A builder and the requests that it has not answered: (number, operation, about)."""
+    """A builder and the requests that it has not answered."""
 
     worker: Worker
-    pending: deque[tuple[int, str, str]] = field(default_factory=deque)
+    pending: deque[_Request] = field(default_factory=deque)
     since: float = field(default_factory=time.monotonic)
     cache: int = -1
 
@@ -114,6 +124,8 @@ class Build:
         while self._hands:
             for hand in self._ready():
                 self._hear(hand)
+        if self._jobs:
+            self._note(f"{len(self._jobs)} cases that no builder came to")
         self.built.seconds = time.monotonic() - self._began
         return self.built
 
@@ -126,15 +138,17 @@ class Build:
         self.built.caches.clear()
 
     def _post(
-        self, hand: _Hand, op: str, about: str, fds: Sequence[int] = (), **fields: Any
+        self, hand: _Hand, op: str, case: str, fds: Sequence[int] = (), **fields: Any
     ) -> None:
-        hand.pending.append((hand.worker.post(op, fds, **fields), op, about))
+        number = hand.worker.post(op, fds, **fields)
+        hand.pending.append(_Request(number, op, case, fields))
 
     def _feed(self, hand: _Hand) -> None:
         """Keeps a builder busy; with no case left, asks it for its cache."""
         while self._jobs and len(hand.pending) < _AHEAD:
-            name, job = self._jobs.popleft()
+            name, job = self._jobs[0]
             self._post(hand, "compile", name, **job)
+            self._jobs.popleft()
         if not hand.pending:
             hand.cache = os.memfd_create("kernelmark-cache", os.MFD_CLOEXEC)
             self._post(hand, "pack", "", [hand.cache])
@@ -158,25 +172,40 @@ class Build:
         ]
 
     def _hear(self, hand: _Hand) -> None:
-        number, op, about = hand.pending.popleft()
+        request = hand.pending.popleft()
         left = max(0.0, hand.since + self.limit_s - time.monotonic())
         try:
-            reply = hand.worker.answer(number, left)
+            reply = hand.worker.answer(request.number, left)
             hand.since = time.monotonic()
-            if op == "compile":
-                self._take(hand.worker, about, reply)
+            if request.op == "compile":
+                self._take(hand.worker, request.case, reply)
         except Fault as fault:
-            if fault.status == "tampered" or (fault.status == "build_error" and op == "compile"):
+            if fault.status == "tampered" or (
+                fault.status == "build_error" and request.op == "compile"
+            ):
                 raise
-            self._note(f"{about or op}: {fault.message}")
-            self._dismiss(hand)  # what it compiled is lost; the runner compiles again
+            self._give_up(hand, request, fault)
             return
-        if op == "pack":
+        if request.op == "pack":
             self.built.caches.append(hand.cache)
             hand.cache = -1
             self._dismiss(hand)
-        else:
+            return
+        try:
             self._feed(hand)
+        except Fault as fault:  # it has died since it answered
+            self._give_up(hand, hand.pending.popleft() if hand.pending else request, fault)
+
+    def _give_up(self, hand: _Hand, request: _Request, fault: Fault) -> None:
+        """Ends a builder. What it compiled is lost, and compiled again by the runner; the cases
+        that it had not begun go back to the others."""
+        late = fault.status == "timed_out"
+        why = f"no answer within {self.limit_s:g} s" if late else fault.message
+        about = f"case {request.case!r}" if request.case else request.op
+        self._note(f"{about}: {why}")
+        behind = [left for left in hand.pending if left.op == "compile"]
+        self._jobs.extendleft((left.case, left.fields) for left in reversed(behind))
+        self._dismiss(hand)
 
     def _take(self, worker: Worker, case: str, reply: dict[str, Any]) -> None:
         try:

@@ -2,7 +2,8 @@
 
 Forked and isolated like a runner, it pretends to have the device: the candidate's host code runs on
 CPU tensors, launches do nothing, and each kernel (each configuration of an autotuner) is compiled
-into a private Triton cache, which then goes to the candidate's runner. One request, one reply:
+into a private Triton cache, which then goes to the candidate's runner. A call that has compiled
+nothing for a while is broken off: it is the runner's. One request, one reply:
 
 - ``load``: begins the pretence and imports the candidate.
 - ``compile``: calls the entry point as one case would.
@@ -16,8 +17,10 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import signal
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ from kernelmark.evaluators.grading.channel import Channel
 from kernelmark.evaluators.grading.isolation import Isolation
 from kernelmark.evaluators.grading.runner import import_candidate, serve
 
+IDLE_S = 5.0  #: of host code that compiles nothing, after which a call is broken off
 _NO_RESERVE = 0x4000  #: MAP_NORESERVE of Linux: pages are given when they are touched
 _GROUP = "__grp__"  #: begins the names of files in which Triton lists others by their whole path
 
@@ -42,11 +46,55 @@ def main(channel: Channel, options: dict[str, Any], report: Isolation) -> None:
     serve(channel, Builder(), report)
 
 
+class Idle(BaseException):
+    """Host code went on for `IDLE_S` and compiled nothing."""
+
+
+class Alarm:
+    """While entered, raises `Idle` in the main thread where nothing is compiled for `idle_s`.
+
+    It rings between two instructions of Python: one long call into C, or host code that swallows
+    even `Idle`, is left to the judge's own limit.
+    """
+
+    def __init__(self, idle_s: float) -> None:
+        self.idle_s = idle_s
+        self._set = False
+        self._compiling = 0
+        signal.signal(signal.SIGALRM, self._ring)
+
+    def __enter__(self) -> None:
+        self._set = True
+        self._wind()
+
+    def __exit__(self, *error: object) -> None:
+        self._set = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Keeps it quiet, however long the work takes."""
+        self._compiling += 1
+        try:
+            yield
+        finally:
+            self._wind()
+            self._compiling -= 1
+
+    def _wind(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self.idle_s)
+
+    def _ring(self, number: int, frame: object) -> None:
+        if self._set and not self._compiling:
+            raise Idle(f"its host code compiled nothing for {self.idle_s:g} s")
+
+
 class Builder:
     """State of a builder: the pretence, the candidate, contents of small arguments."""
 
     def __init__(self) -> None:
         self.told: list[dict[str, Any]] = []
+        self.alarm = Alarm(IDLE_S)
         self.contents: mmap.mmap | None = None
 
     def _do_load(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
@@ -58,7 +106,9 @@ class Builder:
         here = Here.from_message(request["here"])
         target = here.compile_target()
         self.recorder = _compiling.pretend(target, self.told.append, here.answers)
-        triton.runtime.driver.active.launcher_cls = _drivers.launcher_for(target.backend)
+        launcher = self._quietly(_drivers.launcher_for(target.backend))
+        triton.runtime.driver.active.launcher_cls = launcher
+        self.recorder.plain = self._quietly(self.recorder.plain)
         self.function = import_candidate(request)
         return {}
 
@@ -70,7 +120,12 @@ class Builder:
         assert pretence is not None
         self.told.clear()
         reads = pretence.reads
-        status, error = _compiling.outcome(self.recorder, partial(self.function, *args, **kwargs))
+        call = partial(self.function, *args, **kwargs)
+        try:
+            with self.alarm:
+                status, error = _compiling.outcome(self.recorder, call)
+        except Idle as idle:
+            status, error = "timed_out", str(idle)
         return {
             "outcome": status,
             "error": error,
@@ -82,6 +137,15 @@ class Builder:
         with os.fdopen(fds[0], "wb") as file:
             pack(_cache_folder(), file)
         return {}
+
+    def _quietly(self, compiler: Callable[..., Any]) -> Callable[..., Any]:
+        """`compiler`, which may take its time."""
+
+        def compile_quietly(*args: Any, **kwargs: Any) -> Any:
+            with self.alarm.compiling():
+                return compiler(*args, **kwargs)
+
+        return compile_quietly
 
     def _memory(self, layout: wire.Layout) -> torch.Tensor:
         """The bytes of a storage: as drawn, or zeros that take no memory until touched."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import socket
 import tarfile
 import time
 
@@ -12,7 +15,9 @@ from compiling import CHIP
 from judging import HONEST, KERNEL, QUICK, TWICE, helpers, operator
 
 from kernelmark.evaluators.chips.here import device_here
+from kernelmark.evaluators.grading import build as grading_build
 from kernelmark.evaluators.grading.build import Build, Built, give
+from kernelmark.evaluators.grading.builder import Alarm, Idle
 from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.judge import grade
 from kernelmark.evaluators.grading.records import Candidate
@@ -56,6 +61,8 @@ TOO_MUCH = KERNEL + (
     "    big[(1,)](self, y, B=256, num_warps=8)\n"
     "    return y\n"
 )
+SILENT = KERNEL + "\ndef twice(self):\n    return self\n"
+SLOW = HONEST.replace("x = self", "while self.numel() == 1: pass\n    x = self", 1)
 HUNG = HONEST.replace("x = self.contiguous()", "while True: pass\n    x = self")
 
 
@@ -155,6 +162,83 @@ def test_a_host_that_never_returns_is_left_to_the_runner() -> None:
     assert not built.caches
     build.close()
     assert helpers() <= before
+
+
+def test_replies_that_came_together_are_all_heard() -> None:
+    """A call without a launch is over as soon as the candidate is loaded: both replies are read at
+    once, and nothing more comes that could wake the judge."""
+    build = started(limit_s=20.0)
+    try:
+        build.start(Candidate(OPERATOR.id, SILENT), OPERATOR, CASES[:1])
+        wait_for_replies(build, 2)
+        begin = time.monotonic()
+        built = build.finish()
+        assert time.monotonic() - begin < 10
+        assert not built.notes
+        assert len(built.caches) == 1
+    finally:
+        build.close()
+
+
+def wait_for_replies(build: Build, count: int) -> None:
+    """Until so many whole replies of the only builder lie in its socket, unread."""
+    (hand,) = build._hands
+    for _ in range(600):
+        with contextlib.suppress(BlockingIOError):
+            data = hand.worker.channel.socket.recv(1 << 16, socket.MSG_PEEK)
+            if data.count(b'"ok": true') >= count:
+                return
+        time.sleep(0.05)
+    pytest.fail("the builder did not answer")
+
+
+def test_a_call_that_compiles_nothing_for_long_is_left_to_the_runner() -> None:
+    begin = time.monotonic()
+    build, built = compiled(SLOW, limit_s=60.0)
+    try:
+        assert time.monotonic() - begin < 40
+        assert built.notes == ["case 'one': its host code compiled nothing for 5 s"]
+        assert len(built.caches) == built.processes  # what the builder has compiled is kept
+        assert len(built.builds) > 1
+    finally:
+        build.close()
+
+
+def test_cases_that_nobody_came_to_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading_build, "MOST_PROCESSES", 2)
+    build, built = compiled(HUNG, limit_s=1.0)
+    build.close()
+    left = len(CASES) - built.processes
+    assert built.notes[-1] == f"{left} cases that no builder came to"
+
+
+def test_the_alarm_is_quiet_while_something_is_compiled() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        alarm = Alarm(0.2)
+        with alarm, alarm.compiling():
+            wait_s(0.5)
+        begin = time.monotonic()
+        with pytest.raises(Idle):
+            compile_and_dawdle(alarm)
+        assert 0.45 < time.monotonic() - begin < 5
+        wait_s(0.4)  # it is off
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def compile_and_dawdle(alarm: Alarm) -> None:
+    with alarm:
+        with alarm.compiling():
+            wait_s(0.3)
+        wait_s(10.0)
+
+
+def wait_s(seconds: float) -> None:
+    """Until then, in small steps."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.01)
 
 
 def test_the_gate_records_what_was_compiled() -> None:
