@@ -246,6 +246,8 @@ def check(
 
     if not file.exists():
         raise UserError(f"{file}: no such file")
+    if not 0 < timeout_s < float("inf"):
+        raise UserError(f"--timeout-s {timeout_s:g}: must be a number of seconds above 0")
     where = usable_chip(chip)
     if where.attests == "compiled":
         raise UserError(
@@ -271,6 +273,9 @@ def check(
                 settings,
                 lambda gate, text: status.update(f"{gate} {text}"),
             )
+    except KeyboardInterrupt:
+        _complain("stopped; nothing was kept")
+        raise typer.Exit(INTERRUPTED) from None
     finally:
         close_servers()
     print_json(to_json(verdict)) if as_json else print_verdict(verdict)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:  # names are looked up, chips too, before anybody needs torch
 SOURCES = ("aten", "vllm", "cublas")
 
 
+#: so many names are all given where none is near
+SHORT_LIST = 25
+
+
 class UnknownName(LookupError):
     """A name that nothing has; the message offers the nearest known ones."""
 
@@ -27,6 +31,8 @@ class UnknownName(LookupError):
             short[k] for k in difflib.get_close_matches(name.lower(), short, 3, 0.5)
         ]
         hint = f"; did you mean {', '.join(near)}?" if near else ""
+        if not near and len(known) <= SHORT_LIST:
+            hint = f"; there are {', '.join(sorted(known))}"
         super().__init__(f"unknown {what} {name!r}{hint}")
 
 

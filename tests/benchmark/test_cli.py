@@ -135,7 +135,7 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "syntax error": (("check", "syntax.py", "--op", "aten::softmax"), "syntax.py:2: syntax error"),
     "not UTF-8": (("check", "latin.py", "--op", "aten::softmax"), "not UTF-8"),
-    "a folder": (("check", ".", "--op", "aten::softmax"), "Is a directory"),
+    "a folder": (("check", ".", "--op", "aten::softmax"), "not a file of source text"),
     "unknown tier": (
         ("check", "good.py", "--op", "aten::softmax", "--tier", "ful"), "did you mean full"
     ),
