@@ -37,11 +37,6 @@ def traffic(case: Case, written: int, flops: int, read: int | None = None) -> Co
     return Cost(flops=flops, nbytes=inputs + written)
 
 
-def first_tensor(case: Case) -> TensorSpec:
-    """The first declared tensor."""
-    return case.tensors[0]
-
-
 def dtype_name(dtype: torch.dtype) -> str:
     """``float16`` for torch.float16."""
     return str(dtype).removeprefix("torch.")

@@ -47,6 +47,7 @@ CHIP = Accelerator(
     name="nvidia",
     vendor="nvidia",
     device="cuda",
+    verified_on="NVIDIA H200, torch 2.11, triton 3.6, 2026-11-30",
     visible_variable="CUDA_VISIBLE_DEVICES",
     environment={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"},  # torch's numbers are those of nvidia-smi
     profiler="cupti",
