@@ -1,0 +1,148 @@
+"""A method over a suite: run, demo, and jobs for another machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kernelmark.benchmark.commands.shared import (
+    INFRASTRUCTURE,
+    INTERRUPTED,
+    AsJson,
+    complain,
+    home,
+)
+from kernelmark.benchmark.errors import UserError
+
+app = typer.Typer()
+jobs_app = typer.Typer(help="Grade on another machine, where only torch and triton are.")
+app.add_typer(jobs_app, name="jobs", no_args_is_help=True)
+
+
+@app.command()
+def run(
+    method: Annotated[str, typer.Option(help="A name of `kernelmark methods`.")] = "",
+    suite: Annotated[str, typer.Option(help="A suite, or one operator's id.")] = "demo",
+    chip: Annotated[
+        str,
+        typer.Option(
+            help="The chip to grade on; compile targets after it, comma-separated, add "
+            "portability columns (`targets` is all of them)."
+        ),
+    ] = "auto",
+    model: Annotated[str, typer.Option(help="For methods that call a model.")] = "",
+    option: Annotated[
+        list[str] | None, typer.Option("-o", "--option", help="KEY=VALUE for the method.")
+    ] = None,
+    operators: Annotated[str, typer.Option(help="Only these of the suite, by comma.")] = "",
+    tier: Annotated[str, typer.Option(help="small or full; auto: full where time counts")] = "auto",
+    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that a run may use.")] = None,
+    workers: Annotated[int, typer.Option(help="Operators in production at once.")] = 4,
+    base_url: Annotated[
+        str, typer.Option(help="Of the model's provider, OpenAI dialect.")
+    ] = "https://api.openai.com/v1",
+    api_key_env: Annotated[
+        str, typer.Option(help="Environment variable with the provider's key.")
+    ] = "OPENAI_API_KEY",
+    out: Annotated[Path | None, typer.Option(help="Run folder to make.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Run folder to go on with; all else is in it.")
+    ] = None,
+    grade: Annotated[
+        bool, typer.Option(help="No: only produce; the chip need not be here. See jobs export.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """A method over a suite on a chip. Resumable: kill it any time, go on with --resume DIR."""
+    from kernelmark.evaluators.campaigns import running
+
+    if resume is not None:
+        folder = running.reopen(resume)
+    else:
+        if not method:
+            raise UserError("--method is missing; kernelmark methods lists them")
+        request = running.Request(
+            method=method,
+            model=model,
+            suite=suite,
+            chips=tuple(name.strip() for name in chip.split(",") if name.strip()),
+            options=_options(option or []),
+            operators=tuple(name.strip() for name in operators.split(",") if name.strip()),
+            tier=tier,
+            budget_tokens=budget_tokens,
+            grade=grade,
+        )
+        folder = running.begin(request, out, home().runs)
+    access = running.Access(base_url, os.environ.get(api_key_env, ""), api_key_env)
+    try:
+        running.carry_out(folder, access, workers, grading=grade)
+    except KeyboardInterrupt:
+        complain(f"stopped; kernelmark run --resume {folder.root}")
+        raise typer.Exit(INTERRUPTED) from None
+    running.report(folder, as_json)
+    raise typer.Exit(INFRASTRUCTURE if running.infrastructure_errors(folder) else 0)
+
+
+@app.command()
+def demo() -> None:
+    """Grade the project's own kernels on this CPU, compile each for all targets, show the board."""
+    from kernelmark.benchmark.boards import print_boards
+    from kernelmark.evaluators.campaigns import running
+    from kernelmark.evaluators.campaigns.folder import RunFolder
+    from kernelmark.submissions.board import build, open_board
+    from kernelmark.submissions.bundle import Disclosure
+    from kernelmark.submissions.catalogue import current_catalogue
+    from kernelmark.submissions.inbox import deliver
+    from kernelmark.submissions.ingest import ingest as take_in
+
+    place = home()
+    request = running.Request(method="reference", suite="demo", chips=("interpreter", "targets"))
+    folder = running.begin(request, None, place.runs)
+    running.carry_out(folder, running.Access("", "", ""), workers=4)
+    running.report(folder, as_json=False)
+    deliver(place, RunFolder.open(folder.root), Disclosure())
+    take_in(place, current_catalogue())
+    build(place)
+    with open_board(place) as connection:
+        print_boards(connection, "", "", as_json=False)
+    typer.echo("Open the leaderboard with: make app")
+    failed = running.infrastructure_errors(folder)
+    raise typer.Exit(INFRASTRUCTURE if failed else 0)
+
+
+@jobs_app.command("export")
+def jobs_export(
+    job: Annotated[Path, typer.Argument(help="Job folder to make.")],
+    run: Annotated[Path, typer.Option("--run", help="Run folder, of kernelmark run --no-grade.")],
+) -> None:
+    """Write a job: what `python -m kernelmark.evaluators.grading JOB OUT` grades elsewhere."""
+    from kernelmark.evaluators.campaigns.folder import RunFolder
+    from kernelmark.evaluators.campaigns.jobs import export_job
+
+    count = export_job(RunFolder.open(run), job)
+    typer.echo(f"{count} candidates in {job}")
+
+
+@jobs_app.command("import")
+def jobs_import(
+    results: Annotated[Path, typer.Argument(help="OUT of the grading elsewhere.")],
+    run: Annotated[Path, typer.Option("--run", help="The run folder that the job came from.")],
+) -> None:
+    """Take the verdicts of a job into its run folder."""
+    from kernelmark.evaluators.campaigns.folder import RunFolder
+    from kernelmark.evaluators.campaigns.jobs import import_results
+
+    count = import_results(RunFolder.open(run), results)
+    typer.echo(f"{count} verdicts into {run}")
+
+
+def _options(pairs: Sequence[str]) -> dict[str, str]:
+    split = [pair.partition("=") for pair in pairs]
+    wrong = [pair for pair, (_, equals, _) in zip(pairs, split, strict=True) if not equals]
+    if wrong:
+        raise UserError(f"-o {wrong[0]}: write KEY=VALUE")
+    return {key: value for key, _, value in split}

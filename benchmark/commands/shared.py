@@ -1,0 +1,37 @@
+"""What commands share: exit statuses, options, the home folder, one line of complaint."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kernelmark.submissions.home import Home
+
+FAILED, USAGE, INFRASTRUCTURE, INTERRUPTED = 1, 2, 3, 130
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+OneChip = Annotated[
+    str,
+    typer.Option("--chip", help="A name of `kernelmark chips`; auto: the accelerator here, if any"),
+]
+OperatorId = Annotated[str, typer.Option("--op", help="The operator, e.g. aten::softmax")]
+Entry = Annotated[str, typer.Option(help="Function to call; else the operator's name.")]
+LanguageName = Annotated[str, typer.Option(help="Language that the file is written in.")]
+
+
+def home() -> Home:
+    """The folder `$KERNELMARK_HOME`, by default `~/.kernelmark`."""
+    from kernelmark.submissions.home import Home
+
+    root = os.environ.get("KERNELMARK_HOME") or "~/.kernelmark"
+    return Home(Path(root).expanduser().absolute())
+
+
+def complain(message: str) -> None:
+    """One line on stderr, with the command's name."""
+    sys.stderr.write(f"kernelmark: {message}\n")
