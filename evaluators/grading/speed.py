@@ -29,7 +29,7 @@ from kernelmark.evaluators.grading.records import Timing
 from kernelmark.evaluators.grading.results import Question
 from kernelmark.evaluators.grading.session import Session, room_for
 from kernelmark.evaluators.grading.statistics import Role
-from kernelmark.evaluators.grading.telemetry import Summary, Telemetry
+from kernelmark.evaluators.grading.telemetry import Summary, Telemetry, card_uuid
 from kernelmark.evaluators.grading.timing import Block, KernelTime, Mode, is_own
 from kernelmark.evaluators.grading.workers import Fault
 from kernelmark.evaluators.languages.base import Language
@@ -344,7 +344,7 @@ class Timekeeper:
         try:
             for side in (first, second):
                 side.open(sets, latch)
-            with Telemetry(index=self.index, ours=ours) as telemetry:
+            with Telemetry(card_uuid(self.device), ours=ours) as telemetry:
                 measured = alternate.alternate(first, second, sets, latch)
         except Disturbed:
             first.close()  # the baseline's runner is replaced

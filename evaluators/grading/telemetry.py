@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+import torch
+
 _NOT_SUPPORTED = 3
 _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0
 
@@ -68,11 +70,21 @@ class Summary:
         return tuple(r.sm_clock_mhz for r in self.readings if r.sm_clock_mhz is not None)
 
 
+def card_uuid(device: torch.device) -> str | None:
+    """ "GPU-..." of the CUDA device that is current here; None for other devices.
+
+    By it NVML finds the same card: it counts cards in an order of its own, hidden ones too.
+    """
+    if device.type != "cuda" or torch.version.cuda is None:
+        return None
+    return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+
+
 class Nvml:
     """The few calls of NVML that are needed, for one card. Raises OSError where it is missing."""
 
-    def __init__(self, uuid: str | None = None, index: int = 0) -> None:
-        """`uuid` ("GPU-...") where known: NVML counts cards in its own order."""
+    def __init__(self, uuid: str | None = None) -> None:
+        """The card called `uuid` (`card_uuid`); None: the first."""
         self._lib = ctypes.CDLL("libnvidia-ml.so.1")
         self._lib.nvmlErrorString.restype = ctypes.c_char_p
         self.errors: set[str] = set()
@@ -82,9 +94,9 @@ class Nvml:
         if uuid is not None:
             code = self._lib.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._card))
         else:
-            code = self._lib.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(self._card))
+            code = self._lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._card))
         if code:
-            raise OSError(f"NVML does not find card {uuid or index}: {self._error(code)}")
+            raise OSError(f"NVML does not find card {uuid or 0}: {self._error(code)}")
 
     def close(self) -> None:
         """Ends the session with the driver."""
@@ -172,7 +184,6 @@ class Telemetry:
     """
 
     uuid: str | None = None
-    index: int = 0
     interval_s: float = 0.02
     ours: Collection[int] = ()
     summary: Summary = field(default_factory=lambda: Summary("not started"))
@@ -183,7 +194,7 @@ class Telemetry:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         try:
-            self._nvml = Nvml(self.uuid, self.index)
+            self._nvml = Nvml(self.uuid)
         except (OSError, AttributeError) as error:
             self.summary = Summary(source=f"no NVML: {error}")
             return self
