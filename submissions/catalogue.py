@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 from dataclasses import dataclass
 
-from kernelmark.benchmark.prompts import dtype_names
+from kernelmark.benchmark.prompts import describe_case, dtype_names
 from kernelmark.benchmark.suites import Suite, get_suite, operator_digest, suite_names
 from kernelmark.operators.records import Operator
 from kernelmark.operators.registry import all_operators
@@ -24,7 +24,7 @@ class Catalogue:
     @property
     def digest(self) -> str:
         """sha256 over what the rows say, 64 hex digits."""
-        content = [self.operator_rows(""), self.suite_rows("")]
+        content = [self.operator_rows(""), self.case_rows(""), self.suite_rows("")]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def members(self) -> dict[str, set[str]]:
@@ -53,6 +53,25 @@ class Catalogue:
                 "catalogued_at": catalogued_at,
             }
             for operator in self.operators
+        ]
+
+    def case_rows(self, catalogued_at: str) -> list[Row]:
+        """Rows of the table `cases`: each concrete call, in words, with its work."""
+        return [
+            {
+                "operator": operator.id,
+                "operator_digest": operator_digest(operator),
+                "case": case.name,
+                "tier": case.tier,
+                "origin": case.origin,
+                "call": describe_case(operator, case),
+                "flops": cost.flops,
+                "nbytes": cost.nbytes,
+                "catalogued_at": catalogued_at,
+            }
+            for operator in self.operators
+            for case in operator.cases()
+            for cost in [operator.cost(case)]
         ]
 
     def suite_rows(self, catalogued_at: str) -> list[Row]:

@@ -92,6 +92,7 @@ def _add_catalogue(home: Home, catalogue: Catalogue) -> None:
     time = now()
     tables = {
         "operators": to_table("operators", catalogue.operator_rows(time)),
+        "cases": to_table("cases", catalogue.case_rows(time)),
         "suites": to_table("suites", catalogue.suite_rows(time)),
     }
     add_part(home, name, tables)

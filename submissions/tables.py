@@ -199,6 +199,17 @@ SCHEMAS: dict[str, pa.Schema] = {
         benchmark_version=TEXT,
         catalogued_at=TEXT,
     ),
+    "cases": _schema(
+        operator=TEXT,
+        operator_digest=TEXT,
+        case=TEXT,
+        tier=TEXT,
+        origin=TEXT,
+        call=TEXT,
+        flops=INTEGER,
+        nbytes=INTEGER,
+        catalogued_at=TEXT,
+    ),
     "suites": _schema(
         suite=TEXT,
         suite_digest=TEXT,
