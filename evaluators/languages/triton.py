@@ -42,6 +42,30 @@ by tensors), keep tensors or counters between calls, make streams, threads, grap
 clocks, files, the environment or the interpreter, patch anything, or build code from strings.
 Imports: torch, triton, math, functools, itertools, operator, typing, dataclasses, enum,
 collections, contextlib, logging, warnings.
+
+An example, for an operator `shift(self, amount, *, out=None)` that adds a number to a tensor:
+
+```python
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def shift_kernel(x_ptr, out_ptr, amount, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i, mask=i < n).to(tl.float32)
+    tl.store(out_ptr + i, (x + amount).to(out_ptr.dtype.element_ty), mask=i < n)
+
+
+def shift(self, amount, *, out=None):
+    x = self.contiguous()
+    result = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        shift_kernel[(triton.cdiv(n, 1024),)](x, result, amount, n, BLOCK=1024)
+    return result if out is None else out.copy_(result)
+```
 """
 
 

@@ -32,13 +32,13 @@ def fenced(text: str, info: str = "python", mark: str = "```") -> str:
 def test_one_file_is_found(reply: str) -> None:
     source = extract_python(reply, "softmax")
     assert source.text == GOOD
-    assert source.note == ""
+    assert "block" in source.note
 
 
 def test_of_several_the_last_is_taken_and_said() -> None:
     source = extract_python(fenced(GOOD) + "better:\n" + fenced(OTHER), "softmax")
     assert source.text == OTHER
-    assert "2 blocks define `softmax`; the last was taken" in source.note
+    assert source.note == "block 2 (python) of 2: 2 define `softmax`; the last was taken"
 
 
 def test_without_a_fence_the_whole_reply_is_taken_and_said() -> None:
@@ -50,6 +50,48 @@ def test_without_a_fence_the_whole_reply_is_taken_and_said() -> None:
 def test_a_fence_inside_a_longer_one_is_text() -> None:
     inner = 'def softmax(x):\n    """\n    ```\n    softmax(x)\n    ```\n    """\n    return x\n'
     assert extract_python(fenced(inner, mark="````"), "softmax").text == inner
+
+
+def test_what_was_left_out_is_said() -> None:
+    reply = fenced("pip install triton\n", "bash") + fenced(GOOD) + fenced("soft = 1\n", "text")
+    source = extract_python(reply, "softmax")
+    assert source.text == GOOD
+    assert "block 2 (python) of 3: it defines `softmax`" in source.note
+    assert "block 1 (bash): line 1" in source.note
+    assert "block 3 (text): defines no function" in source.note
+
+
+@pytest.mark.parametrize("indent", ["    ", ""])
+def test_a_fence_in_a_docstring_does_not_end_the_file(indent: str) -> None:
+    fences = f"{indent}```\n    softmax(x)\n{indent}```"
+    inner = f'def softmax(x):\n    """\n{fences}\n    """\n    return x\n'
+    reply = fenced(inner) + "And to try it:\n" + fenced("softmax(1)\n")
+    assert extract_python(reply, "softmax").text == inner
+
+
+def test_a_block_in_a_list_loses_the_lists_indentation() -> None:
+    reply = "1. the file\n" + "".join(f"   {line}\n" for line in fenced(GOOD).splitlines())
+    assert extract_python(reply, "softmax").text == GOOD
+
+
+def test_a_label_is_not_believed() -> None:
+    assert extract_python(fenced(GOOD, "text"), "softmax").text == GOOD
+    with pytest.raises(ReplyError, match=r"block 1 \(cpp\): line 1"):
+        extract_python(fenced("void softmax(float* x) {}\n", "cpp"), "softmax")
+
+
+def test_thoughts_are_left_out_and_that_is_said() -> None:
+    for opening in ("<think>", ""):
+        reply = f"{opening}maybe\n{fenced(OTHER)}no:\n</think>\n{fenced(GOOD)}"
+        source = extract_python(reply, "softmax")
+        assert source.text == GOOD
+        assert "before </think> was left out" in source.note
+
+
+def test_prose_with_code_in_it_is_no_file() -> None:
+    reply = "Use `tl.exp` as in ```softmax``` here, then `softmax(x)` works."
+    with pytest.raises(ReplyError, match="no code block"):
+        extract_python(reply, "softmax")
 
 
 def test_an_unclosed_block_of_a_finished_reply_is_taken_and_said() -> None:
@@ -65,6 +107,7 @@ def test_an_unclosed_block_of_a_finished_reply_is_taken_and_said() -> None:
         ("  \n", False, "empty"),
         ("I cannot do this.", False, "no code block"),
         (GOOD, True, "cut"),
+        (f"<think>\n{fenced(GOOD)}", True, "cut inside its thoughts"),
         (f"```python\n{GOOD}", True, "cut inside it"),
         (fenced("def soft(x): ...\n"), False, "defines soft"),
         (fenced("x = 1\n"), False, "defines no function"),
