@@ -9,8 +9,11 @@ files that it names::
 
 OUT gets ``verdicts/<operator>.<first 16 digits of the id>.json``, each written whole as soon as it
 is there. What is there already is not graded again, save `infrastructure_error`; so the same
-command resumes. Exit status: 0 all candidates have verdicts, 2 the job cannot be read, 3 some are
-`infrastructure_error`, 130 interrupted. Device layer.
+command resumes. All accelerators of the machine are used, one candidate at a time on each
+(``--devices`` names some). The last line is JSON: how many grades, how long, on which accelerators.
+Exit status: 0 all candidates have verdicts, 2 the job cannot be read, 3 some are
+`infrastructure_error` or an accelerator that was asked for could not be used, 130 interrupted.
+Device layer.
 """
 
 from __future__ import annotations
@@ -19,16 +22,20 @@ import argparse
 import json
 import os
 import sys
+import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kernelmark.evaluators.chips.registry import get_chip
-from kernelmark.evaluators.grading.judge import Settings, grade
+from kernelmark.evaluators.grading.devices import DeviceError, accelerators
+from kernelmark.evaluators.grading.pinned import JUDGE, Graded, NoDevices, Pool
 from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
-from kernelmark.evaluators.grading.workers import close_servers, shared_server
+from kernelmark.evaluators.grading.settings import Settings
 from kernelmark.operators.registry import UnknownName, get_operator
 
 _KEYS = {"run", "chip", "tier", "candidates", "settings", "schema_version"}
@@ -53,22 +60,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("job", type=Path, metavar="JOB", help="folder with job.json")
     parser.add_argument("out", type=Path, metavar="OUT", help="folder that gets verdicts/")
     parser.add_argument("--no-timing", action="store_true", help="correctness only")
-    parser.add_argument("--index", type=int, default=0, help="which accelerator")
+    parser.add_argument(
+        "--devices", default="all", help="accelerators to grade on: all (default), or 0,1"
+    )
     options = parser.parse_args(arguments)
     try:
         job = read_job(options.job)
-        settings = replace(job.settings, index=options.index)
         if options.no_timing:
-            settings = replace(settings, timing=False)
-        return run(replace(job, settings=settings), options.out)
-    except (JobError, UnknownName) as error:
+            job = replace(job, settings=replace(job.settings, timing=False))
+        return run(job, options.out, options.devices)
+    except (JobError, UnknownName, DeviceError) as error:
         print(error, file=sys.stderr)
         return 2
+    except NoDevices as error:
+        print(error, file=sys.stderr)
+        return 3
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         return 130
-    finally:
-        close_servers()
 
 
 def read_job(folder: Path) -> Job:
@@ -92,28 +101,102 @@ def read_job(folder: Path) -> Job:
     return Job(data["chip"], settings, candidates)
 
 
-def run(job: Job, out: Path) -> int:
-    """Grades what has no verdict in `out` yet, a line each on standard output."""
+def run(job: Job, out: Path, devices: str = "all", work: str = JUDGE) -> int:
+    """Grades what has no verdict in `out` yet, a line each on standard output, then a summary.
+
+    `devices` as `accelerators` takes them; `work` is what grades (`pinned`). Raises `DeviceError`,
+    and `NoDevices` where no accelerator is left.
+    """
     chip = get_chip(job.chip)
-    # The server gets ready while the operators are imported.
-    shared_server(chip, job.settings.index, job.settings.baseline_cache)
-    for candidate in job.candidates:
-        get_operator(candidate.operator)  # a wrong name is reported before any work is done
-    (out / "verdicts").mkdir(parents=True, exist_ok=True)
-    failures = 0
-    for number, candidate in enumerate(job.candidates, 1):
-        path = verdict_path(out, candidate)
-        where = f"[{number}/{len(job.candidates)}] {candidate.operator} {candidate.id[:12]}"
+    pool = Pool(chip, accelerators(chip, devices), job.settings, work)
+    try:
+        for candidate in job.candidates:
+            get_operator(candidate.operator)  # a wrong name is reported before any work is done
+        (out / "verdicts").mkdir(parents=True, exist_ok=True)
+        if devices != "all":
+            pool.wait_ready()
+        sitting = _Sitting(job, out, pool)
+        sitting.grade_all()
+    finally:
+        pool.close()
+    for index, why in sorted(pool.retired.items()):
+        print(f"accelerator {index} is not used: {why}", file=sys.stderr)
+    print(json.dumps(sitting.summary()), flush=True)
+    return 3 if sitting.failures or (pool.retired and devices != "all") else 0
+
+
+@dataclass
+class _Sitting:
+    """One call of the command: what it grades, and what it has graded so far."""
+
+    job: Job
+    out: Path
+    pool: Pool
+    failures: int = 0
+    began: float = 0.0  #: when the first accelerator was ready and had a candidate
+    ended: float = 0.0
+    grades: Counter[int] = field(default_factory=Counter)  #: by accelerator
+    busy_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    labels: dict[int, str] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def grade_all(self) -> None:
+        """In as many threads as there are accelerators. Ctrl-C ends the grades in progress."""
+        numbered = list(enumerate(dict.fromkeys(self.job.candidates), 1))
+        with ThreadPoolExecutor(len(self.pool)) as threads:
+            try:
+                futures = [threads.submit(self._grade, *item) for item in numbered]
+                wait(futures, return_when=FIRST_EXCEPTION)
+                for future in futures:
+                    if future.done():
+                        future.result()
+            finally:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self.pool.close()
+
+    def summary(self) -> dict[str, Any]:
+        """What the last line says; times in seconds, without the start of the processes."""
+        seconds = self.ended - self.began
+        total = sum(self.grades.values())
+        return {
+            "grades": total,
+            "infrastructure_errors": self.failures,
+            "seconds": round(seconds, 3),
+            "grades_per_hour": round(3600 * total / seconds, 1) if seconds > 0 else None,
+            "devices": [
+                {
+                    "device": index,
+                    "accelerator": self.labels[index],
+                    "grades": count,
+                    "busy_s": round(self.busy_s[index], 3),
+                }
+                for index, count in sorted(self.grades.items())
+            ],
+        }
+
+    def _grade(self, number: int, candidate: Candidate) -> None:
+        path = verdict_path(self.out, candidate)
+        where = f"[{number}/{len(self.job.candidates)}] {candidate.operator} {candidate.id[:12]}"
         if _is_graded(path):
             print(f"{where} has a verdict", flush=True)
-            continue
-        begin = time.monotonic()
-        verdict = grade(candidate, get_operator(candidate.operator), chip, job.settings)
-        write_atomically(path, json.dumps(to_json(verdict)))
-        failures += verdict.status == "infrastructure_error"
-        seconds = time.monotonic() - begin
-        print(f"{where} {verdict.status} ({seconds:.1f} s): {verdict.message}", flush=True)
-    return 3 if failures else 0
+            return
+        graded = self.pool.grade(candidate)
+        verdict = graded.verdict
+        if not _is_graded(path):  # by another command on the same folder, meanwhile
+            write_atomically(path, json.dumps(to_json(verdict)))
+        with self.lock:
+            self._count(graded)
+        seconds = f"{graded.seconds:.1f} s on device {graded.device}"
+        print(f"{where} {verdict.status} ({seconds}): {verdict.message}", flush=True)
+
+    def _count(self, graded: Graded) -> None:
+        now = time.monotonic()
+        self.began = min(self.began or now, now - graded.seconds)
+        self.ended = now
+        self.failures += graded.verdict.status == "infrastructure_error"
+        self.grades[graded.device] += 1
+        self.busy_s[graded.device] += graded.seconds
+        self.labels[graded.device] = graded.label
 
 
 def verdict_path(out: Path, candidate: Candidate) -> Path:
@@ -124,7 +207,7 @@ def verdict_path(out: Path, candidate: Candidate) -> Path:
 
 def write_atomically(path: Path, text: str) -> None:
     """Writes a file that is seen whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     temporary.write_text(text)
     os.replace(temporary, path)
 

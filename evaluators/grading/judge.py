@@ -40,6 +40,7 @@ from kernelmark.evaluators.grading.records import (
     Verdict,
 )
 from kernelmark.evaluators.grading.session import Memory, Session
+from kernelmark.evaluators.grading.settings import Settings as Settings  # `grade` takes them
 from kernelmark.evaluators.grading.speed import Speed, Timekeeper, own_kernels_of, time_cases
 from kernelmark.evaluators.grading.warming import Warming
 from kernelmark.evaluators.grading.workers import (
@@ -48,34 +49,16 @@ from kernelmark.evaluators.grading.workers import (
     KilledFromOutside,
     Server,
     Worker,
+    claim_accelerator,
     discard,
     shared_server,
 )
 from kernelmark.evaluators.languages.base import Language
 from kernelmark.evaluators.languages.registry import get_language
 from kernelmark.operators.calling import baseline_name
-from kernelmark.operators.records import Case, Operator, Tier
+from kernelmark.operators.records import Case, Operator
 
 Progress = Callable[[str, str], None]  #: called with a gate's name and a few words
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a grade is made. The defaults are the rules of the board."""
-
-    tier: Tier = "small"  #: "full" grades small and full cases
-    cases: tuple[str, ...] = ()  #: names; empty takes the tier's
-    draws: int | None = None  #: at most so many draws a case; None takes the case's own
-    seed: int | None = None  #: None is secret, as it must be for anything that counts
-    timing: bool = True
-    timeout_s: float = 60.0  #: for one request to a runner: a load, or a call with its compilation
-    grade_timeout_s: float = 900.0
-    patience_s: float = 1.0  #: time of calls after which an interpreted case gets no more draws
-    index: int = 0  #: which accelerator
-    #: folder where baselines keep what they compile, never a candidate's; empty: the user's own
-    #: under the system's temporary folder
-    baseline_cache: str = ""
-    memory_bytes: int = 8 << 30  #: address space of a runner, where the device is the CPU
 
 
 @dataclass
@@ -205,6 +188,7 @@ class _Cascade:
         if not detection.usable:
             return work.verdict("unsupported", f"{self.chip.name}: {detection.why}")
         self.server = shared_server(self.chip, self.settings.index, self.settings.baseline_cache)
+        self._claim_accelerator()
         if self.device.type != "cpu":
             torch.get_device_module(self.device.type).set_device(self.settings.index)
         try:
@@ -215,6 +199,11 @@ class _Cascade:
         except Stopped as stop:
             return work.verdict(stop.status, stop.message)
         return work.verdict("passed", work.message)
+
+    def _claim_accelerator(self) -> None:
+        """No other process of this machine may grade on it meanwhile."""
+        if taken := claim_accelerator(self.chip, self.settings.index):
+            self.work.environment["accelerator"] = taken
 
     def discard(self) -> None:
         """Ends the server that failed this grade."""

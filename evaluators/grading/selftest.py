@@ -26,7 +26,7 @@ from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.records import Timing
 from kernelmark.evaluators.grading.session import Memory, Session
 from kernelmark.evaluators.grading.speed import Disturbed, Speed, Timekeeper
-from kernelmark.evaluators.grading.workers import Fault, Server, shared_server
+from kernelmark.evaluators.grading.workers import Fault, Server, claim_accelerator, shared_server
 from kernelmark.operators.records import Case, Operator
 
 #: operators whose baselines are measured by default: nothing is compiled, one kernel or a few
@@ -80,6 +80,7 @@ def selftest(
 ) -> list[Row]:
     """The table for `chip`: `rounds` measurements of each subject, each in fresh processes."""
     server = shared_server(chip, index)
+    claim_accelerator(chip, index)
     rows = [_isolation(server, chip), _judges_clock()]
     if chip.timer() is None:
         why = f"{chip.name} is never timed"

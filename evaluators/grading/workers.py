@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelmark.evaluators.chips.base import Chip
-from kernelmark.evaluators.grading import isolation, server
+from kernelmark.evaluators.grading import devices, isolation, server
 from kernelmark.evaluators.grading.channel import (
     Channel,
     Closed,
@@ -314,6 +314,15 @@ def shared_server(chip: Chip, index: int = 0, cache: str = "") -> Server:
         return found
 
 
+def claim_accelerator(chip: Chip, index: int = 0) -> str:
+    """Takes the accelerator for this process (`devices.claim`); its label. Raises
+    `Infrastructure`."""
+    try:
+        return devices.label(devices.claim(chip, index))
+    except devices.DeviceError as error:
+        raise Infrastructure(str(error)) from error
+
+
 def discard(server: Server) -> None:
     """Ends a shared server that failed; the next grade starts a fresh one."""
     with _servers_lock:
@@ -323,11 +332,12 @@ def discard(server: Server) -> None:
 
 
 def close_servers() -> None:
-    """Ends every shared server."""
+    """Ends every shared server, and lets go of the accelerators."""
     with _servers_lock:
         for running in _servers.values():
             running.close()
         _servers.clear()
+    devices.release_all()
 
 
 atexit.register(close_servers)
