@@ -48,13 +48,15 @@ class Event:
 @dataclass(frozen=True)
 class Tools:
     """What a campaign works with. `compile` and `model` are None where the run has none; `grade`
-    is None where candidates are only produced, to be graded elsewhere."""
+    is None where candidates are only produced, to be graded elsewhere. `check` grades on the calls
+    that a method is told; its verdicts are feedback and no part of the run."""
 
     grade: Grade | None
     compile: Compile | None = None
     model: ModelAccess | None = None
     workers: int = 1
     notify: Callable[[Event], None] = lambda event: None
+    check: Grade | None = None
 
 
 class Campaign:
@@ -67,7 +69,9 @@ class Campaign:
         self._tools = tools
         self._producers = ThreadPoolExecutor(tools.workers, "produce")
         self._compilers = ThreadPoolExecutor(1, "compile")
-        self._to_judge: queue.SimpleQueue[tuple[Candidate, Future[Verdict]]] = queue.SimpleQueue()
+        self._to_judge: queue.SimpleQueue[tuple[Grade, Candidate, Future[Verdict]]]
+        self._to_judge = queue.SimpleQueue()
+        self._checks: set[Future[Verdict]] = set()
         self._verdicts: dict[tuple[str, str], Future[Verdict]] = {}
         self._lock = threading.Lock()
         self._work: set[Future[Any]] = set()
@@ -87,13 +91,15 @@ class Campaign:
         while True:
             working = self._working()
             try:
-                candidate, future = self._to_judge.get(timeout=_TICK_S if working else 0.0)
+                grade, candidate, future = self._to_judge.get(timeout=_TICK_S if working else 0.0)
             except queue.Empty:
                 if not working:
                     return
                 continue
+            if not future.set_running_or_notify_cancel():
+                continue  # nobody waits for it any more
             try:
-                future.set_result(self._grade(candidate))
+                future.set_result(grade(candidate))
             except BaseException as error:
                 future.set_exception(error)  # for a method that waits for it
                 raise
@@ -111,7 +117,8 @@ class Campaign:
     def _stop(self) -> None:
         with self._lock:
             self._stopping = True
-            unjudged = [future for future in self._verdicts.values() if not future.done()]
+            futures = (*self._verdicts.values(), *self._checks)
+            unjudged = [future for future in futures if not future.done()]
         executors = (self._producers, self._compilers)
         for executor in executors:
             executor.shutdown(wait=False, cancel_futures=True)
@@ -142,7 +149,12 @@ class Campaign:
     def _attempts(self, task: Task, recorded: Production) -> None:
         operator = task.operator.id
         workspace = CampaignWorkspace(
-            self._folder.workspace(operator), operator, self._verify, self._tools.model
+            self._folder.workspace(operator),
+            operator,
+            self._verify,
+            self._tools.model,
+            check=self._check,
+            stopping=lambda: self._stopping,
         )
         proposals = self._method.propose(task, workspace)
         attempts = list(recorded.attempts)
@@ -204,6 +216,19 @@ class Campaign:
             )
         return self._verdict(candidate).result()
 
+    def _check(self, candidate: Candidate) -> Future[Verdict]:
+        """Feedback to be: a verdict on the calls that are told, not recorded."""
+        if self._tools.check is None:
+            raise MethodError("this run gives no feedback: its candidates are graded elsewhere")
+        future: Future[Verdict] = Future()
+        with self._lock:
+            if self._stopping:
+                raise CancelledError
+            self._checks.add(future)
+            self._to_judge.put((self._tools.check, candidate, future))
+        future.add_done_callback(self._checks.discard)
+        return future
+
     def _verdict(self, candidate: Candidate) -> Future[Verdict]:
         """The verdict to be; asks for it once."""
         key = (candidate.operator, candidate.id)
@@ -212,7 +237,7 @@ class Campaign:
                 raise CancelledError
             if key not in self._verdicts:
                 self._verdicts[key] = Future()
-                self._to_judge.put((candidate, self._verdicts[key]))
+                self._to_judge.put((self._grade, candidate, self._verdicts[key]))
             return self._verdicts[key]
 
     def _grade(self, candidate: Candidate) -> Verdict:

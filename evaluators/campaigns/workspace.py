@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -37,12 +38,17 @@ class CampaignWorkspace:
         operator: str,
         verify: Callable[[Candidate], Verdict],
         model: ModelAccess | None,
+        *,
+        check: Callable[[Candidate], Future[Verdict]] | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.root = root
         self.attempt = 1  #: number of the attempt being worked on
         self._operator = operator
         self._verify = verify
         self._model = model
+        self._check = check
+        self.stopping = stopping
         self._asked = 0
 
     def complete(self, messages: Sequence[Message], **parameters: Any) -> Reply:
@@ -68,6 +74,12 @@ class CampaignWorkspace:
         if verdict.status == "infrastructure_error":
             raise MethodError(f"not graded: {verdict.message}", "infrastructure_error")
         return verdict
+
+    def check(self, candidate: Candidate) -> Future[Verdict]:
+        """Asks the judge for feedback. Not remembered: a method that asks keeps the answers."""
+        if self._check is None:
+            raise MethodError("there is no feedback here")
+        return self._check(candidate)
 
 
 def _remembered(path: Path, question: str) -> Reply:

@@ -12,6 +12,7 @@ A method must be a function of its task and of what the workspace answers: a res
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -71,6 +72,17 @@ class Workspace(Protocol):
 
     def verify(self, candidate: Candidate) -> Verdict:
         """Asks the judge, and waits."""
+        ...
+
+    def check(self, candidate: Candidate) -> Future[Verdict]:
+        """Asks for a verdict on the calls that the task tells: feedback, no part of the run.
+
+        Cancel it where nobody waits any more. Raises `MethodError` where the run gives none.
+        """
+        ...
+
+    def stopping(self) -> bool:
+        """Whether the run is being stopped: long work should end with `CancelledError`."""
         ...
 
 
