@@ -1,0 +1,287 @@
+"""One agent at work: started in its sandbox, watched, ended with all that it started.
+
+The agent sees its workspace, `verify`, and a loopback port behind which is the gateway and nothing
+else. What it may use is limited: processes and the size of a file by the kernel, and looked after
+from outside (memory, processes, disk, time), so that an agent cannot lift them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kernelmark.evaluators.sandbox import bubblewrap
+from kernelmark.evaluators.sandbox.judge_socket import Answerer, judge_socket
+from kernelmark.evaluators.sandbox.launch import relay
+from kernelmark.evaluators.sandbox.processes import folder_bytes, tree_use
+from kernelmark.evaluators.sandbox.transcript import Transcript
+
+#: where the gateway is for an agent; a network namespace has no other use for the port
+GATEWAY_PORT = 18080
+_TICK_S = 0.25
+_DISK_EVERY = 8  #: ticks
+_PYTHON = "/usr/bin/python3"
+_HERE = Path(__file__).parent
+_GONE_S = 10.0  #: how long what was killed may take to be gone
+
+
+@dataclass(frozen=True)
+class AgentLimits:
+    """What an agent may use. `disk_bytes`: of its workspace; home and ``/tmp`` are memory."""
+
+    wall_s: float = 1800.0
+    memory_bytes: int = 8 << 30
+    processes: int = 512
+    disk_bytes: int = 2 << 30
+    file_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. `files`: paths and contents, written into the agent's home before.
+
+    `visible`: folders and files of this machine that it is shown, read-only. `gateway_port`: the
+    gateway's on this machine, None where the agent calls no model. `bare`: without a sandbox.
+    """
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    files: Mapping[str, str] = field(default_factory=dict)
+    visible: tuple[str, ...] = ()
+    candidate: str = "candidate.py"
+    gateway_port: int | None = None
+    limits: AgentLimits = AgentLimits()
+    bare: bool = False
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How it ended: by itself with `exit_status` (negative: a signal), or `stopped` for a reason
+    (``wall_s``, ``memory_bytes``, ``processes``, ``disk_bytes``, ``called off``)."""
+
+    exit_status: int
+    stopped: str
+    seconds: float
+    output_bytes: int
+    last_line: str
+
+
+@dataclass(frozen=True)
+class Places:
+    """Paths as the agent knows them."""
+
+    home: str
+    workspace: str
+    control: str
+    gateway_url: str  #: scheme, host and port; empty where there is none
+
+
+@contextlib.contextmanager
+def prepared(root: Path, bare: bool, gateway_port: int | None) -> Iterator[tuple[Path, Places]]:
+    """A control folder for one session with its workspace at `root`; gone after the block.
+
+    It lies under the system's temporary folder: the names of sockets must be short.
+    """
+    with tempfile.TemporaryDirectory(prefix="kernelmark-") as name:
+        control = Path(name)
+        if bare:
+            (control / "home").mkdir()
+            url = "" if gateway_port is None else f"http://127.0.0.1:{gateway_port}"
+            yield control, Places(str(control / "home"), str(root), name, url)
+            return
+        url = "" if gateway_port is None else f"http://127.0.0.1:{GATEWAY_PORT}"
+        yield control, Places(bubblewrap.HOME, bubblewrap.WORKSPACE, bubblewrap.CONTROL, url)
+
+
+def run_agent(
+    plan: Plan,
+    workspace: Path,
+    control: Path,
+    places: Places,
+    transcript: Transcript,
+    answer: Answerer,
+    called_off: Callable[[], bool] = lambda: False,
+) -> Ending:
+    """Runs one agent to its end. `called_off` is asked often; True ends it."""
+    python, shown = _python(plan.bare)
+    _write_control(plan, control, places, python)
+    words = [python, f"{places.control}/launch.py", f"{places.control}/launch.json"]
+    if not plan.bare:
+        visible = (*plan.visible, *shown)
+        view = bubblewrap.View(workspace, control, visible, plan.limits.memory_bytes // 2)
+        words = [*bubblewrap.words(view), *words]
+    with (
+        judge_socket(control / "judge.sock", answer),
+        _gateway_socket(control / "gateway.sock", None if plan.bare else plan.gateway_port),
+    ):
+        return _watched(words, plan.limits, workspace, transcript, called_off)
+
+
+def _write_control(plan: Plan, control: Path, places: Places, python: str) -> None:
+    (control / "bin").mkdir()
+    source = (_HERE / "verify.py").read_text(encoding="utf-8")
+    (control / "bin" / "verify").write_text(f"#!{python}\n{source}", encoding="utf-8")
+    (control / "bin" / "verify").chmod(0o755)
+    shutil.copyfile(_HERE / "launch.py", control / "launch.py")
+    path = plan.environment.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    environment = {
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "USER": "agent",
+        "SHELL": "/bin/sh",
+        **plan.environment,
+        "HOME": places.home,
+        "PATH": f"{places.control}/bin:{path}",
+        "KERNELMARK_JUDGE": f"{places.control}/judge.sock",
+        "KERNELMARK_CANDIDATE": f"{places.workspace}/{plan.candidate}",
+    }
+    relayed = plan.gateway_port is not None and not plan.bare
+    launch = {
+        "command": list(plan.command),
+        "environment": environment,
+        "files": {f"{places.home}/{name}": text for name, text in plan.files.items()},
+        "folder": places.workspace,
+        "limits": {
+            "file_bytes": plan.limits.file_bytes,
+            "processes": plan.limits.processes,
+            "core_bytes": 0,
+        },
+        "port": GATEWAY_PORT,
+        "gateway": f"{places.control}/gateway.sock" if relayed else "",
+    }
+    if plan.bare:  # counted for the whole user there, not for the agent
+        del launch["limits"]["processes"]  # type: ignore[attr-defined]
+    (control / "launch.json").write_text(json.dumps(launch), encoding="utf-8")
+
+
+def _python(bare: bool) -> tuple[str, tuple[str, ...]]:
+    """A Python for our own programs in the sandbox, and what must be shown for it to work."""
+    if bare:
+        return sys.executable, ()
+    if os.access(_PYTHON, os.X_OK):
+        return _PYTHON, ()
+    own = os.path.join(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+    return own, (sys.base_prefix,)
+
+
+@contextlib.contextmanager
+def _gateway_socket(path: Path, port: int | None) -> Iterator[None]:
+    """A Unix socket that leads to the gateway's port, served by a thread until the block ends."""
+    if port is None:
+        yield
+        return
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="gateway relay")
+    thread.start()
+
+    async def start() -> asyncio.Server:
+        handler = relay(lambda: asyncio.open_connection("127.0.0.1", port))
+        return await asyncio.start_unix_server(handler, path)
+
+    async def end(server: asyncio.Server) -> None:
+        server.close()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    server = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    path.chmod(0o666)  # the folder that it lies in is private
+    try:
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(end(server), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _watched(
+    words: Sequence[str],
+    limits: AgentLimits,
+    workspace: Path,
+    transcript: Transcript,
+    called_off: Callable[[], bool],
+) -> Ending:
+    began = time.monotonic()
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
+        start_new_session=True,
+    )
+    reader = threading.Thread(target=_read_all, args=(process, transcript), name="transcript")
+    reader.start()
+    stopped = ""
+    try:
+        for tick in _ticks(process):
+            stopped = _over(process.pid, limits, workspace, tick, time.monotonic() - began)
+            if called_off():
+                stopped = "called off"
+            if stopped:
+                break
+    finally:
+        _end(process, reader)
+    transcript.close()
+    return Ending(
+        exit_status=process.returncode,
+        stopped=stopped,
+        seconds=time.monotonic() - began,
+        output_bytes=transcript.total_bytes,
+        last_line=transcript.last_line(),
+    )
+
+
+def _ticks(process: subprocess.Popen[bytes]) -> Iterator[int]:
+    """A number each `_TICK_S` until the process has ended."""
+    number = 0
+    while True:
+        try:
+            process.wait(_TICK_S)
+            return
+        except subprocess.TimeoutExpired:
+            yield number
+            number += 1
+
+
+def _over(pid: int, limits: AgentLimits, workspace: Path, tick: int, seconds: float) -> str:
+    """The limit that is exceeded; empty where none is."""
+    if seconds > limits.wall_s:
+        return "wall_s"
+    count, resident = tree_use(pid)
+    if resident > limits.memory_bytes:
+        return "memory_bytes"
+    if count > limits.processes:
+        return "processes"
+    if tick % _DISK_EVERY == 0 and folder_bytes(workspace) > limits.disk_bytes:
+        return "disk_bytes"
+    return ""
+
+
+def _end(process: subprocess.Popen[bytes], reader: threading.Thread) -> None:
+    """Kills the whole group; in a sandbox, the kernel then kills all that is in it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    reader.join(_GONE_S)  # ends when the last process that could print has gone
+
+
+def _read_all(process: subprocess.Popen[bytes], transcript: Transcript) -> None:
+    assert process.stdout is not None
+    with process.stdout as output:
+        while data := os.read(output.fileno(), 1 << 16):
+            transcript.add(data)
