@@ -17,7 +17,7 @@ _RANKS = """
 CREATE TABLE ranks (
     submission VARCHAR, suite VARCHAR, suite_digest VARCHAR, chip VARCHAR, sku VARCHAR,
     measure VARCHAR, "rank" INTEGER, rank_high INTEGER, value DOUBLE, value_low DOUBLE,
-    value_high DOUBLE, first_share DOUBLE, entries INTEGER, operators INTEGER,
+    value_high DOUBLE, first_share DOUBLE, critical DOUBLE, entries INTEGER, operators INTEGER,
     n_boot INTEGER, seed INTEGER, code_sha256 VARCHAR
 )
 """
@@ -55,7 +55,8 @@ def _add_board(
     for submission, standing in zip(entries, standings, strict=True):
         row: list[object] = [submission, suite, suite_digest, chip, sku, measure]
         row += [standing.rank, standing.rank_high, standing.value, standing.value_low]
-        row += [standing.value_high, standing.first_share, len(entries), len(operators)]
+        row += [standing.value_high, standing.first_share, standing.critical]
+        row += [len(entries), len(operators)]
         row += [ranks.N_BOOT, ranks.SEED, code_sha256()]
         marks = ", ".join("?" * len(row))
         connection.execute(f"INSERT INTO ranks VALUES ({marks})", row)

@@ -2,9 +2,16 @@
 --
 -- An entry is one submission on one suite: the suite that it was run on, and every other suite whose
 -- operators, in the same definitions, its run covers. Words as in DESIGN section 2 and 8.
+-- What is costly over many verdicts is stored when the database is built (CREATE TABLE), sorted by
+-- what readers ask for; the rest is views of that.
+
+-- What kind of failure it was: the status, and the exception's name where the message has one.
+CREATE MACRO error_class(status, message) AS
+    concat_ws(': ', status, nullif(regexp_extract(coalesce(message, ''),
+        '\b([A-Z][A-Za-z]*(?:Error|Exception|Failure|OutOfResources))\b', 1), ''));
 
 -- The trust level in force: the latest decision.
-CREATE VIEW v_trust AS
+CREATE TABLE v_trust AS
 SELECT
     submission,
     arg_max(trust, (decided_at, decided_by <> 'ingest')) AS trust,
@@ -13,12 +20,12 @@ FROM trust
 GROUP BY submission;
 
 -- Operators as defined now: the latest catalogued definition of each.
-CREATE VIEW v_operator AS
+CREATE TABLE v_operator AS
 SELECT * FROM operators
 QUALIFY row_number() OVER (PARTITION BY operator ORDER BY catalogued_at DESC) = 1;
 
 -- Members of every suite that anything was run on; one operator is a suite of its own.
-CREATE VIEW v_suite_operator AS
+CREATE TABLE v_suite_operator AS
 SELECT DISTINCT suite, suite_digest, operator, operator_digest FROM suites
 UNION
 SELECT s.suite, s.suite_digest, r.operator, r.operator_digest
@@ -26,7 +33,7 @@ FROM submissions AS s JOIN run_operators AS r USING (submission)
 WHERE contains(s.suite, '::');
 
 -- The digest of each suite as defined now.
-CREATE VIEW v_suite AS
+CREATE TABLE v_suite AS
 SELECT
     suite,
     arg_max(suite_digest, catalogued_at) AS suite_digest,
@@ -35,7 +42,7 @@ FROM suites
 GROUP BY suite;
 
 -- Suites that a submission is an entry of.
-CREATE VIEW v_entry AS
+CREATE TABLE v_entry AS
 SELECT submission, suite, suite_digest, true AS declared FROM submissions
 UNION
 SELECT r.submission, m.suite, m.suite_digest, false AS declared
@@ -50,7 +57,7 @@ HAVING count(*) = (
 );
 
 -- Speed of a judged candidate: geometric mean over its timed cases.
-CREATE VIEW v_speed AS
+CREATE TABLE v_speed AS
 SELECT
     submission,
     operator,
@@ -87,7 +94,7 @@ LEFT JOIN verdicts AS v USING (submission, operator, candidate)
 LEFT JOIN v_speed AS p USING (submission, operator, candidate);
 
 -- The attempt that counts: the last one handed in, or the best by verdict, as the run declared.
-CREATE VIEW v_result AS
+CREATE TABLE v_result AS
 SELECT a.*, count(*) OVER (PARTITION BY a.submission, a.operator) AS attempts
 FROM v_attempt AS a JOIN submissions AS s USING (submission)
 QUALIFY row_number() OVER (
@@ -99,7 +106,7 @@ QUALIFY row_number() OVER (
 ) = 1;
 
 -- Tokens by operator. `unmetered` counts requests whose tokens the provider did not report.
-CREATE VIEW v_usage AS
+CREATE TABLE v_usage AS
 SELECT
     submission,
     operator,
@@ -117,7 +124,7 @@ WHERE outcome <> 'budget_denied'
 GROUP BY submission, operator;
 
 -- Where a submission ran.
-CREATE VIEW v_device AS
+CREATE TABLE v_device AS
 SELECT
     s.submission,
     s.chip,
@@ -129,7 +136,7 @@ GROUP BY s.submission, s.chip;
 -- One operator of one entry. `capped` is what it adds to the score: min(speedup, 2) if solved, else
 -- 0; NULL where speed does not count (metadata operators, chips that only interpret) or where our
 -- own infrastructure failed.
-CREATE VIEW v_cell AS
+CREATE TABLE v_cell AS
 SELECT
     e.submission,
     e.suite,
@@ -141,6 +148,10 @@ SELECT
     coalesce(r.status, 'no_candidate') AS status,
     coalesce(r.status = 'passed', false) AS solved,
     coalesce(r.status = 'infrastructure_error', false) AS excluded,
+    CASE
+        WHEN coalesce(r.status, 'no_candidate') <> 'passed'
+            THEN error_class(coalesce(r.status, 'no_candidate'), coalesce(r.message, r.note))
+    END AS error_class,
     r.attempt,
     coalesce(r.attempts, 0) AS attempts,
     r.candidate,
@@ -172,10 +183,14 @@ LEFT JOIN v_result AS r ON r.submission = e.submission AND r.operator = m.operat
 LEFT JOIN v_usage AS u ON u.submission = e.submission AND u.operator = m.operator
 QUALIFY row_number() OVER (
     PARTITION BY e.submission, e.suite, e.suite_digest, m.operator ORDER BY o.catalogued_at DESC
-) = 1;
+) = 1
+ORDER BY e.suite, e.submission, m.operator;
 
--- One entry. Shares and means are over the whole suite; an operator that is not solved counts 0.
-CREATE VIEW v_score AS
+-- One entry over a part of its suite: the operators of `sources` and `families` (empty lists: all).
+-- Shares and means are over all operators of the part; one that is not solved counts 0.
+-- Tokens of operators that were not metered are unknown, so sums over them are lower bounds, which
+-- `metering` says; a cost that is not known of every metered operator is not known at all.
+CREATE MACRO score_of(sources, families) AS TABLE
 WITH sums AS (
     SELECT
         submission,
@@ -190,15 +205,17 @@ WITH sums AS (
         exp(avg(ln(roofline)) FILTER (WHERE solved AND kind <> 'metadata')) AS roofline,
         avg(CASE WHEN capped IS NULL THEN NULL
                  WHEN coalesce(speedup, 0) >= 1 THEN 1.0 ELSE 0.0 END) AS fast_1,
-        sum(attempts) AS attempts,
-        sum(requests) AS requests,
-        sum(tokens) AS tokens,
-        sum(out_total) AS out_tokens,
+        sum(attempts)::BIGINT AS attempts,
+        sum(requests)::BIGINT AS requests,
+        sum(tokens)::BIGINT AS tokens,
+        sum(out_total)::BIGINT AS out_tokens,
         CASE WHEN count(cost_usd) = count(tokens) THEN sum(cost_usd) END AS cost_usd,
-        sum(unmetered) AS unmetered,
+        sum(unmetered)::BIGINT AS unmetered,
         count(tokens) AS metered_operators,
         sum(seconds) AS seconds
     FROM v_cell
+    WHERE (len(sources) = 0 OR list_contains(sources, source))
+        AND (len(families) = 0 OR list_contains(families, family))
     GROUP BY submission, suite, suite_digest
 )
 SELECT
@@ -206,6 +223,9 @@ SELECT
     solved / nullif(operators - infrastructure_errors, 0) AS solved_share,
     tokens / nullif(sums.solved, 0) AS tokens_per_solved,
     cost_usd / nullif(sums.solved, 0) AS cost_per_solved_usd,
+    tokens / nullif(attempted, 0) AS tokens_per_operator,
+    cost_usd / nullif(attempted, 0) AS cost_per_operator_usd,
+    seconds / nullif(attempted, 0) AS seconds_per_operator,
     CASE
         WHEN s.kind NOT IN ('agent', 'model') THEN 'not applicable'
         WHEN metered_operators = 0 THEN 'none'
@@ -214,11 +234,14 @@ SELECT
     END AS metering
 FROM sums JOIN submissions AS s USING (submission);
 
+-- One entry over the whole of its suite.
+CREATE TABLE v_score AS SELECT * FROM score_of([]::VARCHAR[], []::VARCHAR[]);
+
 -- Entries with all that a board shows of them, and whether they may be ranked. Ranked is the latest
 -- entry of a method, model and submitter on a board that is neither flagged nor withdrawn and that
 -- our infrastructure did not fail. `measure` says by what: the score, or on chips that only
 -- interpret, where no time means anything, the share solved.
-CREATE VIEW v_standing AS
+CREATE TABLE v_standing AS
 SELECT
     c.*,
     s.run,
@@ -230,6 +253,7 @@ SELECT
     s.submitter,
     s.organisation,
     s.open_weights,
+    s.trained_on_benchmark,
     s.attempts_declared,
     s.complete,
     s.created_at,
@@ -257,7 +281,8 @@ JOIN v_device AS d ON d.submission = c.submission
 JOIN v_trust AS t ON t.submission = c.submission
 JOIN v_entry AS e
     ON e.submission = c.submission AND e.suite = c.suite AND e.suite_digest = c.suite_digest
-LEFT JOIN v_suite AS v ON v.suite = c.suite;
+LEFT JOIN v_suite AS v ON v.suite = c.suite
+ORDER BY c.suite, d.chip, d.sku, c.submission;
 
 -- What ranks are computed from: one value an operator of each entry that may be ranked.
 CREATE VIEW v_rank_value AS
@@ -282,6 +307,7 @@ SELECT
     r.value_low,
     r.value_high,
     r.first_share,
+    r.critical,
     e.*
 FROM v_standing AS e
 LEFT JOIN ranks AS r USING (submission, suite, suite_digest)
@@ -290,20 +316,20 @@ ORDER BY
     CASE WHEN e.measure = 'score' THEN e.score ELSE e.solved_share END DESC NULLS LAST,
     e.method, e.model;
 
--- Share of a suite's operators that an entry solves with a speedup of at least `p`.
+-- Share of a suite's operators that an entry solves with a speedup of at least `p`; at 0, solves.
 CREATE VIEW v_fast_p AS
 SELECT
     submission,
     suite,
     suite_digest,
     p,
-    avg(CASE WHEN coalesce(speedup, 0) >= p THEN 1.0 ELSE 0.0 END) AS share
+    avg(CASE WHEN solved AND coalesce(speedup, 0) >= p THEN 1.0 ELSE 0.0 END) AS share
 FROM v_cell CROSS JOIN (SELECT unnest(range(0, 41)) / 10.0 AS p)
 WHERE capped IS NOT NULL
 GROUP BY submission, suite, suite_digest, p;
 
 -- Portability of the candidates that count: how many of a suite's operators compile for a target.
-CREATE VIEW v_portability AS
+CREATE TABLE v_portability AS
 SELECT
     c.submission,
     c.suite,
@@ -315,11 +341,79 @@ SELECT
 FROM v_cell AS c
 JOIN portability AS p USING (submission, operator, candidate)
 JOIN v_score AS t USING (submission, suite, suite_digest)
-GROUP BY c.submission, c.suite, c.suite_digest, p.target;
+GROUP BY c.submission, c.suite, c.suite_digest, p.target
+ORDER BY c.suite, c.submission, p.target;
+
+-- Why candidates that count do not compile for a target.
+CREATE TABLE v_portability_error AS
+SELECT
+    c.submission,
+    c.suite,
+    c.suite_digest,
+    p.target,
+    error_class(p.status, p.error) AS error_class,
+    count(*) AS operators,
+    min(c.operator) AS example,
+    arg_min(p.error, c.operator) AS example_error
+FROM v_cell AS c JOIN portability AS p USING (submission, operator, candidate)
+WHERE p.status <> 'passed'
+GROUP BY ALL
+ORDER BY c.suite, c.submission, p.target, operators DESC;
 
 -- Failures by kind.
-CREATE VIEW v_failure AS
-SELECT submission, suite, suite_digest, status, count(*) AS operators
+CREATE TABLE v_failure AS
+SELECT submission, suite, suite_digest, source, family, status, error_class, count(*) AS operators
 FROM v_cell
 WHERE NOT solved
-GROUP BY submission, suite, suite_digest, status;
+GROUP BY ALL
+ORDER BY suite, submission, operators DESC;
+
+-- One operator of one method on one chip: the latest entry of the method there.
+CREATE VIEW v_method_cell AS
+SELECT
+    e.method,
+    e.model,
+    e.submitter,
+    e.kind AS method_kind,
+    e.chip,
+    e.sku,
+    e.measure,
+    c.*
+FROM v_standing AS e JOIN v_cell AS c USING (submission, suite, suite_digest)
+WHERE e.latest AND e.trust NOT IN ('flagged', 'withdrawn');
+
+-- One method over all chips where it was run on the same suite. The gap is the share of operators
+-- that it solves on one of them but not on all; the speed ratio is the geometric mean, over the
+-- operators solved and timed on every chip that times, of the highest speedup over the lowest.
+CREATE TABLE v_gap AS
+WITH by_operator AS (
+    SELECT
+        method, model, submitter, suite, suite_digest, operator,
+        bool_or(solved) AS anywhere,
+        bool_and(solved) AS everywhere,
+        CASE WHEN count(speedup) = count(*) FILTER (WHERE measure = 'score') AND count(speedup) > 1
+            THEN max(speedup) / min(speedup) END AS ratio
+    FROM v_method_cell
+    GROUP BY ALL
+), chips AS (
+    SELECT
+        method, model, submitter, suite, suite_digest,
+        any_value(kind) AS kind,
+        count(*) AS chips,
+        min(solved_share) AS lowest_share,
+        max(solved_share) AS highest_share
+    FROM v_standing
+    WHERE latest AND trust NOT IN ('flagged', 'withdrawn')
+    GROUP BY ALL
+)
+SELECT
+    method, model, submitter, suite, suite_digest, kind, chips, lowest_share, highest_share,
+    count(*) AS operators,
+    count(*) FILTER (WHERE anywhere) AS solved_anywhere,
+    count(*) FILTER (WHERE everywhere) AS solved_everywhere,
+    (count(*) FILTER (WHERE anywhere) - count(*) FILTER (WHERE everywhere)) / count(*) AS gap,
+    exp(avg(ln(ratio))) AS speed_ratio
+FROM chips JOIN by_operator USING (method, model, submitter, suite, suite_digest)
+WHERE chips > 1
+GROUP BY ALL
+ORDER BY suite, gap DESC, method, model;
