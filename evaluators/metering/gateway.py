@@ -2,9 +2,9 @@
 
 It forwards each request in the provider's own dialect, byte for byte, and reads usage from the
 answer as it passes. Which run, operator and attempt a request belongs to is in its path,
-``/r/<run>/<operator>/<attempt>/v1/...``; a random token of that attempt stands in for the
-provider's key, which exists here alone. A row is in the ledger before the client sees the end of
-its answer, so nothing that a client acts on goes uncounted.
+``/r/<run>/<operator>/<attempt>/...``; a random token of that attempt stands in for the provider's
+key, which exists here alone. What a client asks the provider to run on its side (a web search, code
+execution) is refused unless allowed: it would reach a network that the client may not.
 
 It does not retry, translate, cache, or check who is on the other side of the loopback beyond the
 token.
@@ -22,38 +22,51 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import aiohttp
 from aiohttp import web
 
 from kernelmark.evaluators.campaigns.files import slug
-from kernelmark.evaluators.metering.budget import Budget, BudgetExhausted, Reservation
-from kernelmark.evaluators.metering.dialects.base import Dialect, Reading
-from kernelmark.evaluators.metering.dialects.registry import all_dialects
-from kernelmark.evaluators.metering.ledger import Ledger, LedgerRow, Outcome, Usage, UsageSource
+from kernelmark.evaluators.metering.agents import retry_count, sender
+from kernelmark.evaluators.metering.budget import (
+    Budget,
+    BudgetExhausted,
+    Limits,
+    Reservation,
+    Scope,
+    Stop,
+    cost_of,
+)
+from kernelmark.evaluators.metering.dialects.base import Asked, Dialect, Provider
+from kernelmark.evaluators.metering.dialects.providers import spoken, tokens_sent
+from kernelmark.evaluators.metering.dialects.registry import all_dialects, find_dialect
+from kernelmark.evaluators.metering.exchange import (
+    Exchange,
+    Forward,
+    estimated_tokens,
+    now,
+    refuse,
+)
+from kernelmark.evaluators.metering.ledger import Ledger, LedgerRow, Usage, read_ledger
 from kernelmark.evaluators.metering.prices import PriceTable, price_table
 
-#: output tokens set aside for a request that states no limit of its own
-DEFAULT_RESERVE_TOKENS = 16_384
-BYTES_PER_TOKEN = 3.5  #: for estimates and reservations only
+#: the most output that is set aside for a request, whatever limit it states: agents state far more
+#: than they use
+RESERVE_OUTPUT_TOKENS = 4_096
 MAX_BODY_BYTES = 64 << 20
 #: how long an answer is read on for its usage after the client has hung up
 DRAIN_S = 30.0
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=600)
-
-_NOT_FORWARDED = {
-    "host", "authorization", "x-api-key", "x-goog-api-key", "content-length", "connection",
-    "transfer-encoding", "accept-encoding", "keep-alive", "te", "trailer", "upgrade", "cookie",
-    "proxy-authorization",
-}  # fmt: skip
-_NOT_RETURNED = {"content-length", "transfer-encoding", "content-encoding", "connection"}
+_TOO_DEEP = 5  #: parts of ``/r/run/operator/attempt/rest``
 
 
 @dataclass(frozen=True)
 class Upstream:
-    """A provider's endpoint and key."""
+    """A provider's endpoint and key. `base_url` as the provider's SDK takes it: OpenAI's ends
+    with ``/v1``, those of Anthropic and Gemini have no version."""
 
     base_url: str
     key: str = ""
@@ -61,17 +74,32 @@ class Upstream:
 
 @dataclass
 class Grant:
-    """Leave for one attempt to use the gateway. `denied`: a request of it was over budget."""
+    """Leave for one attempt to use the gateway. `stop`: where a budget refused it last."""
 
     operator: str
     attempt: int
-    base_url: str  #: ends with ``/v1``, as SDKs take it
-    token: str
-    denied: bool = False
+    root_url: str  #: base URL for Anthropic and Gemini
+    token: str  #: in place of the provider's key
+    stop: Stop | None = None
+
+    @property
+    def base_url(self) -> str:
+        """Base URL for OpenAI."""
+        return f"{self.root_url}/v1"
+
+    @property
+    def path(self) -> str:
+        """Of `root_url`, for a client that reaches the gateway at another address."""
+        return "/" + self.root_url.split("/", 3)[3]
+
+    @property
+    def denied(self) -> bool:
+        """A request of it was over budget."""
+        return self.stop is not None
 
 
 class Gateway:
-    """One run's gateway. `upstreams` by dialect (`Dialect.api`)."""
+    """One run's gateway. `upstreams` by provider: ``openai``, ``anthropic``, ``gemini``."""
 
     def __init__(
         self,
@@ -80,24 +108,36 @@ class Gateway:
         ledger: Ledger,
         budget: Budget,
         prices: PriceTable | None = None,
+        *,
+        server_tools: bool = False,
+        drain_s: float = DRAIN_S,
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         self.run = run
         self.port = 0
+        self.budget = budget
         self._upstreams = upstreams
         self._ledger = ledger
-        self._budget = budget
         self._prices = prices or price_table()
+        self._server_tools = server_tools
+        self._drain_s = drain_s
+        self._max_body_bytes = max_body_bytes
         self._grants: dict[tuple[str, int], Grant] = {}
         self._asked: Counter[tuple[str, int, bytes]] = Counter()
+        self._sitting = secrets.token_hex(6)
+        self._requests = 0
         self._session: aiohttp.ClientSession
 
     @contextmanager
-    def serve(self) -> Iterator[Gateway]:
-        """Serves on a free loopback port, in a thread of its own, until the block ends."""
+    def serve(self, socket: Path | None = None) -> Iterator[Gateway]:
+        """Serves on a free loopback port, in a thread of its own, until the block ends.
+
+        `socket`: serves on a Unix socket at this path too, for clients that have no network.
+        """
         loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="gateway", daemon=True)
         thread.start()
-        runner = asyncio.run_coroutine_threadsafe(self._start(), loop).result()
+        runner = asyncio.run_coroutine_threadsafe(self._start(socket), loop).result()
         try:
             yield self
         finally:
@@ -110,261 +150,210 @@ class Gateway:
         """Leave for one attempt at one operator; the same again where it was given before."""
         key = (slug(operator), attempt)
         if key not in self._grants:
-            url = f"http://127.0.0.1:{self.port}/r/{self.run}/{key[0]}/{attempt}/v1"
+            url = f"http://127.0.0.1:{self.port}/r/{self.run}/{key[0]}/{attempt}"
             self._grants[key] = Grant(operator, attempt, url, secrets.token_urlsafe(24))
         return self._grants[key]
 
-    async def _start(self) -> web.AppRunner:
-        connector = aiohttp.TCPConnector(limit=0)
+    async def _start(self, socket: Path | None) -> web.AppRunner:
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=_TIMEOUT, auto_decompress=True
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=_TIMEOUT,
+            auto_decompress=False,
         )
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        for dialect in all_dialects():
-            path = f"/r/{self.run}/{{operator}}/{{attempt:[0-9]+}}/{dialect.path}"
-            app.router.add_post(path, _bound(self, dialect))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=DRAIN_S)
+        app = web.Application(client_max_size=self._max_body_bytes)
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=self._drain_s)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
         self.port = runner.addresses[0][1]
+        if socket is not None:
+            await web.UnixSite(runner, str(socket)).start()
         return runner
 
     async def _end(self, runner: web.AppRunner) -> None:
         await runner.cleanup()
         await self._session.close()
 
-    async def handle(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
         """One request: check, reserve, forward, count, settle."""
-        grant = self._granted(request, dialect)
+        where, path = _split(request.rel_url.raw_path)
+        provider = spoken(path, request.headers)
+        grant = self._granted(request, where)
         if grant is None:
-            return _refuse(dialect, 401, "the token is not that of this attempt", "invalid_token")
-        upstream = self._upstreams.get(dialect.api)
+            return refuse(provider, 401, "the token is not that of this attempt", "invalid_token")
+        dialect = find_dialect(request.method, path, request.headers)
+        if dialect is None or ".." in unquote(path).split("/"):
+            return refuse(provider, 404, _unknown(request.method, path), "unknown_path")
+        upstream = self._upstreams.get(provider.name)
         if upstream is None:
-            return _refuse(dialect, 404, f"no upstream for {dialect.api}", "no_upstream")
-        body = await request.read()
+            message = f"this run has no upstream for the dialect of {provider.name}"
+            return refuse(provider, 404, message, "no_upstream")
         try:
-            data = json.loads(body)
-            if not isinstance(data, dict):
-                raise ValueError("the body is not an object")
-            asked = dialect.read_request(data)
+            body = await request.read()
+            data = _read_body(body)
+            asked = dialect.read_request(unquote(path), data)
+            self._check(asked)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"a request may have {self._max_body_bytes} bytes"
+            return refuse(provider, 413, message, "request_too_large")
         except ValueError as error:
-            return _refuse(dialect, 400, str(error), "invalid_request")
-        row = self._row(grant, dialect, body, upstream, request)
-        row = replace(row, model_requested=asked.model, stream=asked.stream)
-        wanted = asked.max_output_tokens
-        output = DEFAULT_RESERVE_TOKENS if wanted is None else wanted
-        try:
-            reservation = self._budget.reserve(_tokens(len(body)) + output)
-        except BudgetExhausted as error:
-            grant.denied = True
-            await self._write(replace(row, outcome="budget_denied", detail=str(error)))
-            return _refuse(dialect, 400, str(error), "budget_exhausted")
-        exchange = _Exchange(self, dialect, upstream, row, reservation, len(body))
-        return await exchange.run(request, *dialect.forward(body, data))
+            return refuse(provider, 400, str(error), "invalid_request")
+        row = self._row(grant, dialect, asked, body, upstream, request)
+        changed = dialect.with_usage(data)
+        sent = body if changed is None else json.dumps(changed, ensure_ascii=False).encode()
+        url = provider.upstream_url(upstream.base_url, path) + _query(request)
+        forward = Forward(url, sent, provider.key_header(upstream.key), changed is not None)
+        return await self._metered(request, dialect, grant, row, asked, forward)
 
-    def _granted(self, request: web.Request, dialect: Dialect) -> Grant | None:
-        key = (request.match_info["operator"], int(request.match_info["attempt"]))
-        grant = self._grants.get(key)
-        token = dialect.token(request.headers)
-        if grant is None or not hmac.compare_digest(token.encode(), grant.token.encode()):
+    async def _metered(
+        self,
+        request: web.Request,
+        dialect: Dialect,
+        grant: Grant,
+        row: LedgerRow,
+        asked: Asked,
+        forward: Forward,
+    ) -> web.StreamResponse:
+        reservation = None
+        if not dialect.free:
+            try:
+                reservation = self._reserve(row, asked, len(forward.body))
+            except BudgetExhausted as error:
+                grant.stop = error.stop
+                return await self._denied(dialect.provider, row, error.stop)
+        self._ledger.begin(row)
+
+        async def settle(row: LedgerRow, list_price: bool) -> None:
+            await self._settle(row, reservation, list_price)
+
+        exchange = Exchange(self._session, dialect, row, settle, self._drain_s)
+        return await exchange.run(request, forward)
+
+    def _granted(self, request: web.Request, where: tuple[str, str, str] | None) -> Grant | None:
+        if where is None or where[0] != self.run or not where[2].isascii():
+            return None
+        operator, attempt = where[1:]
+        grant = self._grants.get((operator, int(attempt))) if attempt.isdigit() else None
+        if grant is None:
+            return None
+        wanted = grant.token.encode()
+        sent = tokens_sent(request.headers, request.query)
+        if not any(hmac.compare_digest(token.encode(), wanted) for token in sent):
             return None
         return grant
+
+    def _check(self, asked: Asked) -> None:
+        if asked.server_tools and not self._server_tools:
+            names = ", ".join(asked.server_tools)
+            raise ValueError(f"tools that run at the provider are not allowed here: {names}")
+
+    def _reserve(self, row: LedgerRow, asked: Asked, nbytes: int) -> Reservation:
+        wanted = asked.max_output_tokens
+        output = RESERVE_OUTPUT_TOKENS if wanted is None else min(wanted, RESERVE_OUTPUT_TOKENS)
+        expected = Usage(in_uncached=estimated_tokens(nbytes), out_total=output)
+        cost = self._prices.cost_usd(asked.model, expected)
+        return self.budget.reserve(row.operator, row.attempt, expected, cost)
 
     def _row(
         self,
         grant: Grant,
         dialect: Dialect,
+        asked: Asked,
         body: bytes,
         upstream: Upstream,
         request: web.Request,
     ) -> LedgerRow:
         key = (grant.operator, grant.attempt, hashlib.sha256(body).digest())
         self._asked[key] += 1
+        self._requests += 1
+        told = retry_count(request.headers)
+        who = sender(request.headers)
         return LedgerRow(
             run=self.run,
             operator=grant.operator,
             attempt=grant.attempt,
-            request=secrets.token_hex(8),
+            request=f"{self._sitting}.{self._requests}",
             api=dialect.api,
-            model_requested="",
+            model_requested=asked.model,
+            stream=asked.stream,
             outcome="ok",
             usage_source="provider",
             upstream=upstream.base_url,
-            retry_index=self._asked[key] - 1,
-            session=request.headers.get("x-claude-code-session-id", ""),
-            agent=request.headers.get("x-claude-code-agent-id", ""),
-            parent_agent=request.headers.get("x-claude-code-parent-agent-id", ""),
-            started_at=_now(),
+            retry_index=self._asked[key] - 1 if told is None else told,
+            session=who.session,
+            agent=who.agent,
+            parent_agent=who.parent_agent,
+            started_at=now(),
             price_table=self._prices.id,
         )
 
-    async def _write(self, row: LedgerRow) -> None:
-        row = replace(row, ended_at=_now())
+    async def _denied(self, provider: Provider, row: LedgerRow, stop: Stop) -> web.Response:
+        row = replace(row, outcome="budget_denied", detail=str(stop), ended_at=now())
         await asyncio.to_thread(self._ledger.append, row)
-
-    async def settle(self, row: LedgerRow, reservation: Reservation) -> None:
-        """Prices a row, writes it, and settles what was reserved for it."""
-        model = row.model_served or row.model_requested
-        cost = self._prices.cost_usd(model, row.usage)
-        if row.usage_source == "missing":
-            cost = None
-        await self._write(replace(row, cost_usd=cost))
-        self._budget.settle(reservation, row.usage.total)
-
-    @property
-    def session(self) -> aiohttp.ClientSession:
-        """The connection pool to upstreams."""
-        return self._session
-
-
-class _Exchange:
-    """One forwarded request, from sending to settling."""
-
-    def __init__(
-        self,
-        gateway: Gateway,
-        dialect: Dialect,
-        upstream: Upstream,
-        row: LedgerRow,
-        reservation: Reservation,
-        sent_bytes: int,
-    ) -> None:
-        self._gateway = gateway
-        self._dialect = dialect
-        self._upstream = upstream
-        self._row = row
-        self._reservation = reservation
-        self._sent_bytes = sent_bytes
-
-    async def run(self, request: web.Request, body: bytes, hide: bool) -> web.StreamResponse:
-        """Forwards and returns the answer; whatever happens, one row is written."""
-        url = self._dialect.upstream_url(self._upstream.base_url)
-        kept = {k: v for k, v in request.headers.items() if k.lower() not in _NOT_FORWARDED}
-        headers = {
-            **kept,
-            **self._dialect.authorization(self._upstream.key),
-            "Accept-Encoding": "identity",
-        }
-        try:
-            async with self._gateway.session.post(url, data=body, headers=headers) as answer:
-                self._row = replace(self._row, http_status=answer.status, first_byte_at=_now())
-                if answer.status == 200 and "text/event-stream" in answer.headers.get(
-                    "Content-Type", ""
-                ):
-                    return await self._stream(request, answer, hide)
-                return await self._whole(answer)
-        except TimeoutError as error:
-            return await self._failed("timeout", error)
-        except aiohttp.ClientError as error:
-            return await self._failed("error", error)
-
-    async def _whole(self, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        try:
-            body = await answer.read()
-        except aiohttp.ClientPayloadError as error:
-            return await self._failed("upstream_abort", error)
-        if answer.status >= 400:
-            # A refused request (4xx) generates nothing; after a 5xx nobody knows.
-            source: UsageSource = "provider" if answer.status < 500 else "missing"
-            detail = body[:500].decode(errors="replace")
-            await self._settle("error", Usage(), source, Reading(), detail)
-        else:
-            reading = self._dialect.read_answer(body)
-            await self._settle_reading("ok", reading)
-        return web.Response(body=body, status=answer.status, headers=_returned(answer.headers))
-
-    async def _stream(
-        self, request: web.Request, answer: aiohttp.ClientResponse, hide: bool
-    ) -> web.StreamResponse:
-        reader = self._dialect.stream_reader(hide)
-        response = web.StreamResponse(status=200, headers=_returned(answer.headers))
-        await response.prepare(request)
-        outcome: Outcome = "ok"
-        try:
-            async for chunk in answer.content.iter_any():
-                passed = reader.feed(chunk)
-                if passed and outcome == "ok" and not await _write(response, passed):
-                    outcome = "client_abort"
-        except (aiohttp.ClientError, TimeoutError):
-            outcome = "upstream_abort"
-        if outcome == "ok" and not reader.reading.finished:
-            outcome = "upstream_abort"
-        await self._settle_reading(outcome, reader.reading)
-        if outcome == "upstream_abort" and request.transport is not None:
-            await _write(response, reader.end())
-            request.transport.close()  # the client must see the cut too
-        elif outcome == "ok":
-            await _write(response, reader.end())
-            await response.write_eof()
-        return response
-
-    async def _failed(self, outcome: Outcome, error: Exception) -> web.StreamResponse:
-        detail = f"{type(error).__name__}: {error}"
-        await self._settle(outcome, Usage(), "missing", Reading(), detail)
-        return web.Response(
-            body=self._dialect.refusal(f"upstream: {detail}", "upstream_unreachable"),
-            status=502,
-            content_type="application/json",
-        )
-
-    async def _settle_reading(self, outcome: Outcome, reading: Reading) -> None:
-        if reading.usage is not None:
-            await self._settle(outcome, reading.usage, "provider", reading)
-            return
-        guess = Usage(in_uncached=_tokens(self._sent_bytes), out_total=_tokens(reading.text_bytes))
-        await self._settle(outcome, guess, "estimated", reading)
+        return refuse(provider, 400, str(stop), "budget_exhausted")
 
     async def _settle(
-        self,
-        outcome: Outcome,
-        usage: Usage,
-        source: UsageSource,
-        reading: Reading,
-        detail: str = "",
+        self, row: LedgerRow, reservation: Reservation | None, list_price: bool
     ) -> None:
-        row = replace(
-            self._row,
-            outcome=outcome,
-            usage=usage,
-            usage_source=source,
-            model_served=reading.model,
-            upstream_id=reading.upstream_id,
-            raw_usage=reading.raw_usage,
-            detail=detail,
-        )
-        await self._gateway.settle(row, self._reservation)
+        """Prices a row, writes it, and settles what was reserved for it."""
+        if list_price and row.usage_source != "missing":
+            cost = self._prices.cost_usd(row.model_served or row.model_requested, row.usage)
+            row = replace(row, cost_usd=0.0 if reservation is None else cost)
+        await asyncio.to_thread(self._ledger.append, row)
+        if reservation is not None:
+            self.budget.settle(reservation, row.usage, cost_of(row))
 
 
-async def _write(response: web.StreamResponse, data: bytes) -> bool:
-    """False where the client has hung up."""
+@contextmanager
+def open_gateway(
+    run: str,
+    upstreams: Mapping[str, Upstream],
+    ledger_path: Path,
+    limits: Mapping[Scope, Limits] | None = None,
+    *,
+    socket: Path | None = None,
+    server_tools: bool = False,
+) -> Iterator[Gateway]:
+    """A serving gateway that writes `ledger_path`; what that already holds counts against
+    `limits`."""
+    ledger = Ledger(ledger_path)
     try:
-        if data:
-            await response.write(data)
-    except ConnectionError:
-        return False
-    return True
+        budget = Budget(limits, read_ledger(ledger_path))
+        gateway = Gateway(run, upstreams, ledger, budget, server_tools=server_tools)
+        with gateway.serve(socket):
+            yield gateway
+    finally:
+        ledger.close()
 
 
-def _bound(gateway: Gateway, dialect: Dialect) -> Any:
-    async def handler(request: web.Request) -> web.StreamResponse:
-        return await gateway.handle(request, dialect)
-
-    return handler
-
-
-def _refuse(dialect: Dialect, status: int, message: str, code: str) -> web.Response:
-    body = dialect.refusal(message, code)
-    return web.Response(body=body, status=status, content_type="application/json")
+def _split(raw_path: str) -> tuple[tuple[str, str, str] | None, str]:
+    """``/r/run/operator/attempt/rest``: the three, and the rest as it came."""
+    parts = raw_path.split("/", _TOO_DEEP)
+    if len(parts) <= _TOO_DEEP or parts[:2] != ["", "r"]:
+        return None, raw_path.lstrip("/")
+    return (unquote(parts[2]), unquote(parts[3]), parts[4]), parts[5]
 
 
-def _returned(headers: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in headers.items() if k.lower() not in _NOT_RETURNED}
+def _read_body(body: bytes) -> dict[str, Any]:
+    if not body:
+        return {}
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise ValueError("the body is not JSON") from None
+    if not isinstance(data, dict):
+        raise ValueError("the body is not a JSON object")
+    return data
 
 
-def _tokens(nbytes: int) -> int:
-    return int(nbytes / BYTES_PER_TOKEN + 0.999)
+def _query(request: web.Request) -> str:
+    """The query as it came, without a key in it."""
+    raw = request.rel_url.raw_query_string
+    kept = [part for part in raw.split("&") if part and not part.startswith("key=")]
+    return "?" + "&".join(kept) if kept else ""
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def _unknown(method: str, path: str) -> str:
+    served = sorted({f"{d.method} {d.path.pattern}" for d in all_dialects()})
+    return f"{method} /{path[:200]} is not served; these are: {', '.join(served)}"

@@ -8,10 +8,12 @@ part of output, so ``total = uncached + read + write + output`` for every provid
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import json
 import os
 import threading
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +27,11 @@ Outcome = Literal[
     "upstream_abort",  #: the upstream hung up in mid-answer
     "timeout",  #: the upstream did not answer in time
     "budget_denied",  #: not forwarded
+    "gateway_abort",  #: our own gateway ended in mid-request
 ]
+
+#: requests that nobody charges for and no budget counts
+FREE_APIS = ("models", "count_tokens")
 
 #: provider: reported on the wire; estimated: from bytes; missing: nobody knows
 UsageSource = Literal["provider", "estimated", "missing"]
@@ -47,6 +53,11 @@ class Usage:
         """All tokens; the classes are disjoint."""
         written = self.in_cache_write_5m + self.in_cache_write_1h
         return self.in_uncached + self.in_cache_read + written + self.out_total
+
+    def __add__(self, other: Usage) -> Usage:
+        """Class by class."""
+        names = [field.name for field in dataclasses.fields(self)]
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 @dataclass(frozen=True)
@@ -85,39 +96,112 @@ class LedgerRow:
 
 
 class Ledger:
-    """Appends to one ledger file. Safe for threads; one process writes a ledger."""
+    """Appends to one ledger file. Safe for threads; one `Ledger` at a time holds a file.
+
+    A request is noted in a file beside it before it is forwarded. Opening the ledger again after a
+    kill finds those that were never settled and gives them a row: `gateway_abort`, usage missing.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
+        self._flushing = threading.Lock()
+        self._written = self._flushed = 0  #: rows
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
+        self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._file)
+            raise UserError(f"{path}: another run is writing this ledger") from None
+        self._open: set[str] = set()
+        begun = self._begun_path.read_bytes() if self._begun_path.exists() else b""
+        self._begun = os.open(self._begun_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
+        self._recover(begun)
+
+    @property
+    def _begun_path(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.begun")
+
+    def begin(self, row: LedgerRow) -> None:
+        """Notes a request that is about to be forwarded; outlives the process, not the machine."""
+        with self._lock:
+            self._open.add(row.request)
+            _write(self._begun, row, self._begun_path)
 
     def append(self, row: LedgerRow) -> None:
-        """Writes a row in one system call and flushes it to disk."""
-        line = json.dumps(dataclasses.asdict(row), sort_keys=True).encode() + b"\n"
+        """Writes a row in one system call and returns when it is on disk.
+
+        Rows of several threads share a flush.
+        """
         with self._lock:
-            written = os.write(self._file, line)
-            if written != len(line):
-                raise OSError(f"{self.path}: wrote {written} of {len(line)} bytes")
-            os.fsync(self._file)
+            _write(self._file, row, self.path)
+            self._written += 1
+            self._open.discard(row.request)
+            mine = self._written
+        with self._flushing:
+            if self._flushed < mine:
+                written = self._written
+                os.fsync(self._file)
+                self._flushed = written
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file. The note of begun requests goes where all are settled."""
+        os.close(self._begun)
+        if not self._open:
+            self._begun_path.unlink(missing_ok=True)
         os.close(self._file)
+
+    def _recover(self, begun: bytes) -> None:
+        whole = self.path.read_bytes()
+        kept = whole.rfind(b"\n") + 1
+        if kept < len(whole):  # a row that was being written when the machine stopped
+            os.ftruncate(self._file, kept)
+        if not begun:
+            return
+        settled = {row.request for row in read_ledger(self.path)}
+        for line in begun.splitlines(keepends=True):
+            row = _row(line, self._begun_path) if line.endswith(b"\n") else None
+            if row is not None and row.request not in settled:
+                self.append(_aborted(row))
+        os.ftruncate(self._begun, 0)
+
+
+def _aborted(row: LedgerRow) -> LedgerRow:
+    detail = "the gateway ended before the answer did"
+    return replace(row, outcome="gateway_abort", usage_source="missing", detail=detail)
+
+
+def _write(file: int, row: LedgerRow, path: Path) -> None:
+    line = json.dumps(dataclasses.asdict(row), sort_keys=True).encode() + b"\n"
+    written = os.write(file, line)
+    if written != len(line):
+        raise OSError(f"{path}: wrote {written} of {len(line)} bytes")
+
+
+def _row(line: bytes, where: object) -> LedgerRow:
+    try:
+        return from_json(LedgerRow, json.loads(line))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where}: not a ledger row ({error})") from None
 
 
 def read_ledger(path: Path) -> list[LedgerRow]:
-    """Rows of a ledger; none where there is no file. `UserError` names a line that is not one."""
+    """Rows of a ledger; none where there is no file. `UserError` names a line that is not one.
+
+    A last line without its end is a row that is being written, and left out.
+    """
     if not path.exists():
         return []
-    rows = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        try:
-            rows.append(from_json(LedgerRow, json.loads(line)))
-        except (TypeError, ValueError) as error:
-            raise UserError(f"{path}:{number}: not a ledger row ({error})") from None
-    return rows
+    lines = path.read_bytes().splitlines(keepends=True)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return [_row(line, f"{path}:{number}") for number, line in enumerate(lines, 1)]
+
+
+def charged(rows: Iterable[LedgerRow]) -> list[LedgerRow]:
+    """Rows of requests that were forwarded and may cost."""
+    return [r for r in rows if r.outcome != "budget_denied" and r.api not in FREE_APIS]
 
 
 def total_tokens(rows: list[LedgerRow]) -> int:

@@ -14,9 +14,8 @@ from urllib.parse import urlsplit
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.grading.records import Status
-from kernelmark.evaluators.metering.budget import Budget
-from kernelmark.evaluators.metering.gateway import Gateway, Upstream
-from kernelmark.evaluators.metering.ledger import Ledger, read_ledger, total_tokens
+from kernelmark.evaluators.metering.budget import Limits, Scope
+from kernelmark.evaluators.metering.gateway import Gateway, Upstream, open_gateway
 from kernelmark.evaluators.methods.base import Message, MethodError, Reply
 
 REQUEST_TIMEOUT_S = 900.0
@@ -87,13 +86,10 @@ def metered_model(
     """
     if not key and urlsplit(base_url).hostname not in _LOOPBACK:
         raise UserError(f"{key_name} is not set: it holds the key for {base_url}")
-    budget = Budget(budget_tokens, total_tokens(read_ledger(ledger_path)))
-    ledger = Ledger(ledger_path)
-    try:
-        with Gateway(run, {"chat": Upstream(base_url, key)}, ledger, budget).serve() as gateway:
-            yield Model(model, gateway)
-    finally:
-        ledger.close()
+    limits: dict[Scope, Limits] = {"run": Limits(tokens=budget_tokens)}
+    upstreams = {"openai": Upstream(base_url, key)}
+    with open_gateway(run, upstreams, ledger_path, limits) as gateway:
+        yield Model(model, gateway)
 
 
 def _load_clients() -> tuple[Any, Any]:

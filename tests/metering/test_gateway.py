@@ -15,7 +15,7 @@ import aiohttp
 import chat_upstream
 import pytest
 
-from kernelmark.evaluators.metering.budget import Budget
+from kernelmark.evaluators.metering.budget import Budget, Limits
 from kernelmark.evaluators.metering.gateway import Gateway, Grant
 from kernelmark.evaluators.metering.gateway import Upstream as Endpoint
 from kernelmark.evaluators.metering.ledger import Ledger, LedgerRow, read_ledger, total_tokens
@@ -56,9 +56,9 @@ class Bench:
 @contextmanager
 def serving(tmp_path: Path, limit: int | None = None) -> Iterator[Bench]:
     with chat_upstream.serving() as upstream:
-        ledger, budget = Ledger(tmp_path / "ledger.jsonl"), Budget(limit)
+        ledger, budget = Ledger(tmp_path / "ledger.jsonl"), Budget({"run": Limits(tokens=limit)})
         endpoint = Endpoint(upstream.url, chat_upstream.KEY)
-        with Gateway("run1", {"chat": endpoint}, ledger, budget).serve() as gateway:
+        with Gateway("run1", {"openai": endpoint}, ledger, budget).serve() as gateway:
             yield Bench(upstream, gateway, budget, ledger.path)
         ledger.close()
 
@@ -176,8 +176,8 @@ def test_an_answer_that_makes_no_sense(bench: Bench) -> None:
 def test_an_unreachable_upstream(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger.jsonl")
     endpoint = Endpoint("http://127.0.0.1:9/v1", "k")
-    with Gateway("run1", {"chat": endpoint}, ledger, Budget(None)).serve() as gateway:
-        bench = Bench(chat_upstream.Upstream(), gateway, Budget(None), ledger.path)
+    with Gateway("run1", {"openai": endpoint}, ledger, Budget()).serve() as gateway:
+        bench = Bench(chat_upstream.Upstream(), gateway, Budget(), ledger.path)
         status, body = bench.ask()
     assert status == 502
     assert json.loads(body)["error"]["code"] == "upstream_unreachable"

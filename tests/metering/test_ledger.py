@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kernelmark.benchmark.errors import UserError
-from kernelmark.evaluators.metering.budget import Budget, BudgetExhausted
 from kernelmark.evaluators.metering.ledger import (
     Ledger,
     LedgerRow,
@@ -83,21 +82,3 @@ def test_every_price_is_dated_and_has_its_source() -> None:
         assert entry["source"].startswith("https://"), name
         assert entry["tiers"][0]["from_input_tokens"] == 0, name
         assert all({"in_uncached", "out_total"} <= tier.keys() for tier in entry["tiers"]), name
-
-
-def test_a_budget_counts_what_is_reserved() -> None:
-    budget = Budget(100, spent_tokens=40)
-    first = budget.reserve(50)
-    with pytest.raises(BudgetExhausted, match="10 left, 11 needed"):
-        budget.reserve(11)
-    budget.settle(first, 20)
-    assert budget.spent_tokens == 60
-    budget.reserve(40)
-    with pytest.raises(BudgetExhausted):
-        budget.reserve(1)
-
-
-def test_without_a_limit_everything_is_still_counted() -> None:
-    budget = Budget(None)
-    budget.settle(budget.reserve(10**9), 7)
-    assert budget.spent_tokens == 7
