@@ -6,6 +6,7 @@ import ast
 import dataclasses
 from typing import Any
 
+from kernelmark.evaluators.languages import _policy as policy
 from kernelmark.evaluators.languages._outside import Outside
 from kernelmark.evaluators.languages._state import MAX_CONTEXTS, Args
 from kernelmark.evaluators.languages._trees import (
@@ -20,6 +21,7 @@ from kernelmark.evaluators.languages._trees import (
 from kernelmark.evaluators.languages._values import (
     ADDRESS,
     BOTTOM,
+    COMPUTED,
     NOTHING,
     PLAIN,
     Box,
@@ -42,6 +44,8 @@ from kernelmark.evaluators.languages._values import (
     Values,
     contents,
     deep,
+    derived,
+    element_of,
     holds_address,
     holds_tensor,
     join,
@@ -122,9 +126,12 @@ class Calls(Outside):
         return self.refuse(node, "calls something that the scan cannot follow")
 
     def _call_plain(self, value: Plain, args: Args, node: ast.AST) -> Values:
-        if holds_tensor(args.all()):
+        given = args.all()
+        if holds_tensor(given):
             return self.refuse(node, "passes a tensor to a call that the scan cannot follow")
-        self._call_back(args.all(), PLAIN, node)
+        heard = self._call_back(given, PLAIN | derived(given), node)
+        if element_of(given | heard):
+            return derived(given | heard | one(value))
         return one(dataclasses.replace(value, text=None))
 
     def _call_back(self, values: Values, given: Values, node: ast.AST) -> Values:
@@ -170,10 +177,10 @@ class Calls(Outside):
 
     def _call_function(self, function: Function, args: Args, node: ast.AST) -> Values:
         bound = self._bind_arguments(function, args)
-        key: Any = tuple(sorted(bound.items(), key=lambda item: item[0]))
+        key: Any = (self._under > 0, *sorted(bound.items(), key=lambda item: item[0]))
         contexts = self._contexts.setdefault(id(function.node), set())
         if key not in contexts and len(contexts) >= MAX_CONTEXTS:
-            key = "any"
+            key = ("any", self._under > 0)
         contexts.add(key)
         body = function.node.body
         statements: list[ast.stmt] = body if isinstance(body, list) else []
@@ -185,13 +192,16 @@ class Calls(Outside):
         frame = self._frame(function.node, function.frame, key, names)
         for name, values in bound.items():
             self._cell(frame, name, values)
-        if key == "any":
+        if key[0] == "any":
             bound = {name: frame.cells[name] for name in bound}
         if id(frame) not in self._done:
             self._done.add(id(frame))
             self._enter(frame, statements)
+            branch, self._branch = self._branch, 0
             end = self._block(statements, dict(bound), frame)
+            self._branch = branch
             if end is not None:
+                frame.ends.append(True)
                 self._into(frame.returns, NOTHING)
         if is_generator(function.node):
             return self._iterator(frame.yields[0], node)
@@ -244,7 +254,7 @@ class Calls(Outside):
 
     def _instantiate(self, cls: Class, args: Args, node: ast.AST) -> Values:
         if cls.enum:
-            return PLAIN
+            return derived(args.all())
         site = self._site(node, id(cls.node))
         instance = one(Instance(cls, site))
         if cls.fields is not None:
@@ -256,9 +266,12 @@ class Calls(Outside):
             if cls.fields is None or method != "__init__":
                 given_args = args if method == "__init__" else Args()
                 self.call(self._members(cls, instance, method, node), given_args, node)
+        # Builtins and operators may call these; what they tell is part of what the object holds.
         for method in ("__len__", "__repr__", "__str__", "__hash__"):
-            self.call(self._members(cls, instance, method, node), Args(), node)
-        self.call(self._members(cls, instance, "__eq__", node), Args([PLAIN]), node)
+            told = self.call(self._members(cls, instance, method, node), Args(), node)
+            self._grow(site, COMPUTED if element_of(told) else BOTTOM, method)
+        told = self.call(self._members(cls, instance, "__eq__", node), Args([PLAIN]), node)
+        self._grow(site, COMPUTED if element_of(told) else BOTTOM, "__eq__")
         return instance
 
     # -- kernels -----------------------------------------------------------------------------
@@ -287,6 +300,8 @@ class Calls(Outside):
             self._grow(kernel.site, values, parameter.arg)
             if is_constexpr(parameter) and holds_tensor(values):
                 self.refuse(node, f"`{parameter.arg}` is a constexpr: a tensor cannot be one")
+            if is_constexpr(parameter) and element_of(values):
+                self.refuse(node, policy.element(f"`{parameter.arg}` is a constexpr: it gets"))
         self._kernel_argument(args.all(), node)
         meta = self._site(node, "meta", mapping=True)
         for name, values in list(kernel.site.keyed.items()):
@@ -305,6 +320,8 @@ class Calls(Outside):
         return one(Opaque("compiled"))
 
     def _kernel_argument(self, values: Values, node: ast.AST) -> None:
+        if element_of(values) == "computed":
+            self.refuse(node, policy.computed("gives a kernel"))
         for value in deep(values):
             if isinstance(value, Function) and value.sort == "constexpr":
                 continue
@@ -323,6 +340,8 @@ class Calls(Outside):
         elif sort == "heuristic":
             result = self.call(one(hook), Args([meta]), node)
             self._kernel_argument(result, node)
+            if element_of(result):
+                self.refuse(node, policy.element("a heuristic gives a kernel"))
             if holds_tensor(result):
                 self.refuse(node, "a heuristic gives numbers, not tensors")
         else:

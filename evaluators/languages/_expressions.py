@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kernelmark.evaluators.grading.records import Finding
@@ -21,6 +22,7 @@ from kernelmark.evaluators.languages._trees import (
 from kernelmark.evaluators.languages._values import (
     ADDRESS,
     BOTTOM,
+    COMPUTED,
     NOTHING,
     PLAIN,
     TENSOR,
@@ -45,11 +47,14 @@ from kernelmark.evaluators.languages._values import (
     Values,
     contents,
     deep,
-    holds_address,
+    derived,
+    element_of,
     holds_tensor,
     is_plain,
     join,
     one,
+    sized_by,
+    stained,
     tuple_of,
 )
 
@@ -132,7 +137,7 @@ class Expressions(Calls):
         if isinstance(value, Tensor):
             return self._tensor_attribute(value, name, node)
         if isinstance(value, Plain):
-            return ADDRESS if value.address else PLAIN
+            return one(dataclasses.replace(value, text=None))
         if isinstance(value, Instance):
             return self._instance_attribute(value, name, node)
         if isinstance(value, Class):
@@ -145,7 +150,7 @@ class Expressions(Calls):
             return one(Method(value, name))
         if name in ("__name__", "__doc__", "__qualname__"):
             return PLAIN
-        if isinstance(value, Cached) and name in ("cache_clear", "cache_info"):
+        if isinstance(value, Cached) and name == "cache_clear":
             return PLAIN
         if isinstance(value, Nothing):
             return BOTTOM
@@ -162,9 +167,9 @@ class Expressions(Calls):
 
     def _tensor_attribute(self, value: Tensor, name: str, node: ast.AST) -> Values:
         if name in policy.TENSOR_PLAIN:
-            return PLAIN
+            return one(Plain(element=value.sized)) if name in ("shape", "nbytes") else PLAIN
         if name in policy.TENSOR_PROPERTIES:
-            return TENSOR
+            return one(value)
         known = (
             policy.TENSOR_ASK | policy.TENSOR_VIEWS | policy.MANY_VIEWS | policy.NEW_EMPTY
             | policy.NEW_FILLED | policy.CONVERT | policy.WRITE | policy.FILL | {"untyped_storage"}
@@ -241,17 +246,25 @@ class Expressions(Calls):
 
     def _item(self, value: Value, index: Values, node: ast.Subscript) -> Values:
         if isinstance(value, Tensor):
-            return self._subscript_tensor(index, node)
-        if isinstance(value, Plain):
-            return one(dataclasses.replace(value, text=None))
+            return self._subscript_tensor(value, index, node)
         if isinstance(value, Kernel):
             return one(Launch(value, index))
+        if holds_tensor(index):
+            return self.refuse(node, policy.implicit("picks an item by a tensor"))
+        found = self._item_of(value, index, node)
+        return stained(found) if element_of(index) else found
+
+    def _item_of(self, value: Value, index: Values, node: ast.Subscript) -> Values:
+        if isinstance(value, Plain):
+            return one(dataclasses.replace(value, text=None))
         if isinstance(value, Tuple):
             return self._tuple_item(value, node.slice)
         if isinstance(value, Sequence):
             slices = isinstance(node.slice, ast.Slice)
             return one(value) if slices else value.element
         if isinstance(value, Box):
+            if element_of(index):  # what a slice holds, and how much of it
+                return stained(contents(value)) | COMPUTED
             key = constant_of(node.slice)
             if isinstance(node.slice, ast.Slice):
                 return one(value)
@@ -264,7 +277,7 @@ class Expressions(Calls):
                 contents(value) if value.cls.fields else BOTTOM
             )
         if isinstance(value, Class):
-            return PLAIN if value.enum else one(value)
+            return derived(index) if value.enum else one(value)
         if isinstance(value, Path):
             return self._path_item(value, node)
         if value == Opaque("compiled"):
@@ -280,12 +293,12 @@ class Expressions(Calls):
             return one(value)  # a generic type
         return self.refuse(node, f"`{value.name}` cannot be subscripted in host code")
 
-    def _subscript_tensor(self, index: Values, node: ast.AST) -> Values:
+    def _subscript_tensor(self, owner: Tensor, index: Values, node: ast.AST) -> Values:
         if holds_tensor(index) or any(isinstance(v, Box) for v in deep(index)):
             return self.refuse(
                 node, "indexing by a tensor or list computes outside your kernels: use tl.load"
             )
-        return TENSOR
+        return self._viewed(owner, index)
 
     def _tuple_item(self, value: Tuple, index: ast.expr) -> Values:
         if isinstance(index, ast.Slice):
@@ -296,10 +309,15 @@ class Expressions(Calls):
         return join(value.items)
 
     def _expr_Slice(self, node: ast.Slice, env: Env, frame: Frame) -> Values:
-        for part in (node.lower, node.upper, node.step):
-            if part is not None and holds_tensor(self.value(part, env, frame)):
-                self.refuse(node, "a slice bound read from a tensor: use .item()")
-        return PLAIN
+        bounds = [
+            self.value(part, env, frame)
+            for part in (node.lower, node.upper, node.step)
+            if part is not None
+        ]
+        if any(map(holds_tensor, bounds)):
+            self.refuse(node, "a slice bound read from a tensor: use .item()")
+        element = sized_by(one(Tuple(tuple(bounds)))) or element_of(join(bounds))
+        return one(Plain(element=element))
 
     def _expr_Tuple(self, node: ast.Tuple, env: Env, frame: Frame) -> Values:
         if any(isinstance(e, ast.Starred) for e in node.elts):
@@ -318,7 +336,11 @@ class Expressions(Calls):
             self._grow(site, self._display_element(element, env, frame))
         return one(Box(site))
 
-    _expr_Set = _expr_List
+    def _expr_Set(self, node: ast.Set, env: Env, frame: Frame) -> Values:
+        made = self._expr_List(node, env, frame)
+        if element_of(made):  # equal ones are one
+            self._stain(made)
+        return made
 
     def _expr_Dict(self, node: ast.Dict, env: Env, frame: Frame) -> Values:
         site = self._site(node, mapping=True)
@@ -333,27 +355,60 @@ class Expressions(Calls):
         return one(Box(site))
 
     def _expr_JoinedStr(self, node: ast.JoinedStr, env: Env, frame: Frame) -> Values:
-        parts = join([self.value(part, env, frame) for part in node.values])
-        return ADDRESS if holds_address(parts) else PLAIN
+        return derived(join([self.value(part, env, frame) for part in node.values]))
 
     def _expr_FormattedValue(self, node: ast.FormattedValue, env: Env, frame: Frame) -> Values:
         values = self.value(node.value, env, frame)
         if node.format_spec is not None:
-            self.value(node.format_spec, env, frame)
-        return ADDRESS if holds_address(values) else PLAIN
+            values = values | self.value(node.format_spec, env, frame)
+        if holds_tensor(values):
+            return self.refuse(node, policy.implicit("writes a tensor out as text"))
+        return derived(values)
 
     def _expr_IfExp(self, node: ast.IfExp, env: Env, frame: Frame) -> Values:
-        self.value(node.test, env, frame)
-        then = self.value(node.body, self._narrow(node.test, env, frame, True), frame)
-        return then | self.value(node.orelse, self._narrow(node.test, env, frame, False), frame)
+        decided = self._truth(self.value(node.test, env, frame), node.test)
+        with self._decided(decided):
+            then = self.value(node.body, self._narrow(node.test, env, frame, True), frame)
+            other = self.value(node.orelse, self._narrow(node.test, env, frame, False), frame)
+        return self._chosen(decided, [then, other], node, env, frame)
 
     def _expr_BoolOp(self, node: ast.BoolOp, env: Env, frame: Frame) -> Values:
         going_on = isinstance(node.op, ast.And)
         found: list[Values] = []
+        decided, inner = False, env
         for part in node.values:
-            found.append(self.value(part, env, frame))
-            env = self._narrow(part, env, frame, going_on)
-        return join(found)
+            with self._decided(decided):
+                found.append(self.value(part, inner, frame))
+            if part is not node.values[-1]:
+                decided = self._truth(found[-1], part) or decided
+            inner = self._narrow(part, inner, frame, going_on)
+        return self._chosen(decided, found, node, env, frame)
+
+    def _truth(self, values: Values, node: ast.AST) -> bool:
+        """Whether elements of tensors decide if `values` count as true."""
+        if any(isinstance(v, Tensor) for v in values):
+            self.refuse(node, policy.implicit("tests whether a tensor is true"))
+        return bool(element_of(values))
+
+    @contextmanager
+    def _decided(self, decided: bool) -> Iterator[None]:
+        """While open, what is done is done or left because of a tensor's element."""
+        self._under += decided
+        self._branch += decided
+        yield
+        self._under -= decided
+        self._branch -= decided
+
+    def _chosen(
+        self, decided: bool, found: list[Values], node: ast.expr, env: Env, frame: Frame
+    ) -> Values:
+        """One of `found`; if an element decided which, they tell of it, and so do names in them."""
+        if not decided:
+            return join(found)
+        self._stain_names(assigned([ast.Expr(node)]), env, frame)
+        chosen = stained(join(found))
+        self._stain(chosen)
+        return chosen
 
     def _expr_NamedExpr(self, node: ast.NamedExpr, env: Env, frame: Frame) -> Values:
         values = self.value(node.value, env, frame)
@@ -369,43 +424,57 @@ class Expressions(Calls):
     def _expr_Starred(self, node: ast.Starred, env: Env, frame: Frame) -> Values:
         return self.elements(self.value(node.value, env, frame), node)
 
-    def _comprehension(self, node: Comprehension, env: Env, frame: Frame) -> tuple[Env, Frame]:
-        """The names and the scope that the element of a comprehension is evaluated in."""
+    def _comprehension(
+        self, node: Comprehension, env: Env, frame: Frame
+    ) -> tuple[Env, Frame, Values]:
+        """The names and the scope that the element of a comprehension is evaluated in; and what
+        elements of tensors add to it, if they decide how often that is."""
         targets = [ast.Expr(g.target) for g in node.generators]
         scope = self._frame(node, frame, "comprehension", assigned(targets))
         env = dict(env)
+        told = BOTTOM
         for generator in node.generators:
             if generator.is_async:
                 self.refuse(generator.iter, "nothing may be deferred: no async comprehensions")
             source = self.value(generator.iter, env, scope)
+            told = told | (COMPUTED if self._long(source) else BOTTOM)
             self._assign(generator.target, self.elements(source, generator.target), env, scope)
             for condition in generator.ifs:
-                self.value(condition, env, scope)
+                if self._truth(self.value(condition, env, scope), condition):
+                    told = COMPUTED
                 env = self._narrow(condition, env, scope, True)
-        return env, scope
+        return env, scope, told
+
+    def _long(self, iterable: Values) -> bool:
+        """Whether elements of tensors may decide how often a loop over `iterable` goes round.
+
+        Whatever fills a container because of an element leaves a computed number in it.
+        """
+        numbers = frozenset(v for v in iterable if isinstance(v, Plain))
+        return bool(element_of(numbers)) or element_of(iterable) == "computed"
 
     def _expr_ListComp(self, node: ast.ListComp | ast.SetComp, env: Env, frame: Frame) -> Values:
         site = self._site(node)
-        inner, scope = self._comprehension(node, env, frame)
-        self._grow(site, self.value(node.elt, inner, scope))
+        inner, scope, told = self._comprehension(node, env, frame)
+        self._grow(site, self.value(node.elt, inner, scope) | told)
         return one(Box(site))
 
     _expr_SetComp = _expr_ListComp
 
     def _expr_GeneratorExp(self, node: ast.GeneratorExp, env: Env, frame: Frame) -> Values:
-        inner, scope = self._comprehension(node, env, frame)
-        return self._iterator(self.value(node.elt, inner, scope), node)
+        inner, scope, told = self._comprehension(node, env, frame)
+        return self._iterator(self.value(node.elt, inner, scope) | told, node)
 
     def _expr_DictComp(self, node: ast.DictComp, env: Env, frame: Frame) -> Values:
         site = self._site(node, mapping=True)
-        inner, scope = self._comprehension(node, env, frame)
-        self._grow_keys(site, self.value(node.key, inner, scope))
-        self._grow(site, self.value(node.value, inner, scope))
+        inner, scope, told = self._comprehension(node, env, frame)
+        self._grow_keys(site, self.value(node.key, inner, scope) | told)
+        self._grow(site, self.value(node.value, inner, scope) | told)
         return one(Box(site))
 
     def _expr_Yield(self, node: ast.Yield, env: Env, frame: Frame) -> Values:
         values = self.value(node.value, env, frame) if node.value else NOTHING
-        self._into(frame.yields, values)
+        self._into(frame.yields, stained(values) if self._under else values)
         return NOTHING
 
     def _expr_YieldFrom(self, node: ast.YieldFrom, env: Env, frame: Frame) -> Values:
@@ -415,7 +484,8 @@ class Expressions(Calls):
     def _expr_UnaryOp(self, node: ast.UnaryOp, env: Env, frame: Frame) -> Values:
         values = self.value(node.operand, env, frame)
         if isinstance(node.op, ast.Not):
-            return PLAIN
+            self._truth(values, node)
+            return derived(frozenset(v for v in values if not isinstance(v, Tensor)))
         return self._operate(node, node.op, values, BOTTOM)
 
     def _expr_BinOp(self, node: ast.BinOp, env: Env, frame: Frame) -> Values:
@@ -435,10 +505,11 @@ class Expressions(Calls):
         held = join([contents(v) for v in both])
         if any(isinstance(v, Box | Tuple | Sequence) for v in both):
             return self._concatenate(node, both, held)
-        return ADDRESS if holds_address(both) else PLAIN
+        return derived(both)
 
     def _concatenate(self, node: ast.AST, both: Values, held: Values) -> Values:
-        held = held | (PLAIN if any(isinstance(v, Plain) for v in both) else BOTTOM)
+        plain = frozenset(v for v in both if isinstance(v, Plain))
+        held = held | (derived(plain) if plain else BOTTOM)
         if any(isinstance(v, Box) for v in both):
             mapping = any(isinstance(v, Box) and v.site.keys is not None for v in both)
             site = self._site(node, mapping=mapping)
@@ -460,7 +531,7 @@ class Expressions(Calls):
                 self._operate_compare(node, frozenset(v for v in right if isinstance(v, Tensor)))
             else:
                 self._operate_compare(node, left | right)
-        return PLAIN
+        return derived(join(values))
 
     def _operate_compare(self, node: ast.AST, values: Values) -> None:
         if any(isinstance(v, Tensor) or holds_tensor(contents(v)) for v in values):
@@ -478,7 +549,7 @@ class Expressions(Calls):
 
     def _elements(self, value: Value, node: ast.AST) -> Values:
         if isinstance(value, Tensor):
-            return TENSOR
+            return one(value)
         if isinstance(value, Plain):
             return one(dataclasses.replace(value, text=None))
         if isinstance(value, Box) and value.site.keys is not None:

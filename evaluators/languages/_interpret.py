@@ -27,6 +27,7 @@ from kernelmark.evaluators.languages._trees import (
     assigned,
     constant_of,
     guess_of,
+    is_endless,
     is_main_guard,
     merge,
     name_of,
@@ -54,9 +55,11 @@ from kernelmark.evaluators.languages._values import (
     Value,
     Values,
     deep,
+    element_of,
     holds_tensor,
     join,
     one,
+    stained,
 )
 from kernelmark.operators.records import Parameter, parse_signature
 
@@ -102,12 +105,31 @@ class Interpreter(Expressions):
                 f"`{self.entry}` is a kernel: the entry point is host code that launches kernels",
             )
             return
+        if any(isinstance(value, Class) for value in target):
+            self.refuse(
+                self._line_of_entry(),
+                f"`{self.entry}` is a class: the entry point is a function that launches kernels",
+            )
+            return
         for args in self._entry_arguments(target):
-            self.call(target, args, self._line_of_entry())
+            answer = self.call(target, args, self._line_of_entry())
+            if element_of(answer) == "computed":
+                self.refuse(self._line_of_entry(), policy.computed("answers with"))
+        self.endless = bool(target) and all(map(self._never_ends, target))
+
+    def _never_ends(self, value: Value) -> bool:
+        """Whether no call of it has come to a `return`, or to its last line."""
+        if not isinstance(value, Function):
+            return False
+        frames = [frame for frame in self._frames.values() if frame.node is value.node]
+        return bool(frames) and not any(frame.ends for frame in frames)
 
     def _line_of_entry(self) -> ast.AST:
         for statement in self.tree.body:
-            if isinstance(statement, ast.FunctionDef) and statement.name == self.entry:
+            if (
+                isinstance(statement, ast.FunctionDef | ast.ClassDef)
+                and statement.name == self.entry
+            ):
                 return statement
         return self.tree
 
@@ -178,12 +200,19 @@ class Interpreter(Expressions):
 
     def _stmt_Break(self, node: ast.stmt, env: Env, frame: Frame) -> None:
         # Cells hold every value a name ever has; loops read them after the body.
+        if self._left:
+            branch, left = self._left[-1]
+            self._left[-1] = (branch, left or self._branch > branch)
         return None
 
     _stmt_Continue = _stmt_Break
 
     def _stmt_Return(self, node: ast.Return, env: Env, frame: Frame) -> None:
         values = self.value(node.value, env, frame) if node.value else NOTHING
+        if self._branch:
+            self._stain(values)
+            values = stained(values)
+        frame.ends.append(True)
         self._into(frame.returns, values)
 
     def _stmt_Raise(self, node: ast.Raise, env: Env, frame: Frame) -> None:
@@ -192,7 +221,7 @@ class Interpreter(Expressions):
                 self.value(part, env, frame)
 
     def _stmt_Assert(self, node: ast.Assert, env: Env, frame: Frame) -> Env:
-        self.value(node.test, env, frame)
+        self._truth(self.value(node.test, env, frame), node.test)
         if node.msg is not None:
             self.value(node.msg, env, frame)
         return self._narrow(node.test, env, frame, True)
@@ -255,7 +284,7 @@ class Interpreter(Expressions):
             return
         if outer.shared and not self.importing:
             self._remember(values, node)
-        self._cell(outer, name, values)
+        self._cell(outer, name, stained(values) if self._under else values)
 
     def _unpack(self, targets: list[ast.expr], values: Values, env: Env, frame: Frame) -> None:
         starred = any(isinstance(t, ast.Starred) for t in targets)
@@ -272,10 +301,14 @@ class Interpreter(Expressions):
         index = self.value(target.slice, env, frame)
         for owner in self.value(target.value, env, frame):
             if isinstance(owner, Tensor):
-                self._subscript_tensor(index, target)
+                self._subscript_tensor(owner, index, target)
                 self._move("setitem", target)
+                if element_of(values):
+                    self.refuse(target, policy.element("writes into a tensor"))
             elif isinstance(owner, Box):
                 key = constant_of(target.slice)
+                if element_of(index):
+                    self._stain(one(owner))
                 self._store(owner.site, values, target, key)
                 self._grow_keys(owner.site, index)
                 if owner.site.shared and not self.importing:
@@ -293,6 +326,8 @@ class Interpreter(Expressions):
             elif isinstance(owner, Opaque) and owner.sort == "descriptor":
                 if target.attr != "block_shape":
                     self.refuse(target, f"`.{target.attr}` of a tensor descriptor is fixed")
+                if element_of(values):
+                    self.refuse(target, policy.element("gives a kernel"))
             elif not isinstance(owner, Nothing) and not (
                 isinstance(owner, Plain) and target.attr == "block_shape"
             ):
@@ -311,35 +346,54 @@ class Interpreter(Expressions):
     def _stmt_If(self, node: ast.If, env: Env, frame: Frame) -> Env | None:
         if is_main_guard(node.test):
             return self._block(node.orelse, env, frame)
-        if self.value(node.test, env, frame) == one(Path("typing.TYPE_CHECKING")):
+        test = self.value(node.test, env, frame)
+        if test == one(Path("typing.TYPE_CHECKING")):
             return self._block(node.orelse, env, frame)
-        then = self._block(node.body, self._narrow(node.test, env, frame, True), frame)
-        other = self._block(node.orelse, self._narrow(node.test, env, frame, False), frame)
-        return merge(then, other)
+        decided = self._truth(test, node.test)
+        with self._decided(decided):
+            then = self._block(node.body, self._narrow(node.test, env, frame, True), frame)
+            other = self._block(node.orelse, self._narrow(node.test, env, frame, False), frame)
+        end = merge(then, other)
+        if decided and end is not None:
+            self._stain_names(assigned([node]), end, frame)
+        return end
 
     def _stmt_For(self, node: ast.For, env: Env, frame: Frame) -> Env:
-        elements = self.elements(self.value(node.iter, env, frame), node.iter)
+        source = self.value(node.iter, env, frame)
+        elements = self.elements(source, node.iter)
+        decided = self._long(source)
 
         def body(inner: Env) -> Env | None:
             self._assign(node.target, elements, inner, frame)
-            return self._block(node.body, inner, frame)
+            return self._round(node.body, inner, frame, decided)
 
-        env = self._loop(body, env, node.body, frame)
+        env = self._loop(body, env, [*node.body, ast.Expr(node.target)], frame)
         return merge(env, self._block(node.orelse, dict(env), frame)) or env
 
-    def _stmt_While(self, node: ast.While, env: Env, frame: Frame) -> Env:
+    def _stmt_While(self, node: ast.While, env: Env, frame: Frame) -> Env | None:
         def body(inner: Env) -> Env | None:
-            self.value(node.test, inner, frame)
-            return self._block(node.body, self._narrow(node.test, inner, frame, True), frame)
+            decided = self._truth(self.value(node.test, inner, frame), node.test)
+            inner = self._narrow(node.test, inner, frame, True)
+            return self._round(node.body, inner, frame, decided)
 
-        env = self._loop(body, env, node.body, frame)
+        env = self._loop(body, env, [*node.body, ast.Expr(node.test)], frame)
+        if is_endless(node):
+            return None
         return merge(env, self._block(node.orelse, dict(env), frame)) or env
+
+    def _round(self, body: list[ast.stmt], env: Env, frame: Frame, decided: bool) -> Env | None:
+        """Once round a loop. `decided`: an element decides if there is another round."""
+        if decided:
+            self._left[-1] = (self._left[-1][0], True)
+        with self._decided(decided):
+            return self._block(body, env, frame)
 
     def _loop(
         self, body: Callable[[Env], Env | None], env: Env, inside: list[ast.stmt], frame: Frame
     ) -> Env:
         """Runs a body until what it leaves behind is stable; then every way out is covered."""
         changed = assigned(inside)
+        self._left.append((self._branch, False))
         for _ in range(8):
             before = dict(env)
             after = body(dict(env))
@@ -347,8 +401,11 @@ class Interpreter(Expressions):
             # `break` and `continue` leave in the middle: take whatever the names ever were.
             for name in changed & frame.cells.keys():
                 env[name] = join([env.get(name, BOTTOM), frame.cells[name]])
+            if self._left[-1][1]:
+                self._stain_names(changed, env, frame)
             if env == before:
                 break
+        self._left.pop()
         return env
 
     def _stmt_With(self, node: ast.With, env: Env, frame: Frame) -> Env | None:
@@ -384,13 +441,17 @@ class Interpreter(Expressions):
 
     def _stmt_Match(self, node: ast.Match, env: Env, frame: Frame) -> Env | None:
         subject = self.value(node.subject, env, frame)
+        decided = bool(element_of(subject))
         end: Env | None = dict(env)
         for case in node.cases:
             inner = dict(env)
             self._pattern(case.pattern, subject, inner, frame)
             if case.guard is not None:
-                self.value(case.guard, inner, frame)
-            end = merge(end, self._block(case.body, inner, frame))
+                decided = self._truth(self.value(case.guard, inner, frame), case.guard) or decided
+            with self._decided(decided):
+                end = merge(end, self._block(case.body, inner, frame))
+        if decided and end is not None:
+            self._stain_names(assigned([node]), end, frame)
         return end
 
     def _pattern(self, node: ast.pattern, subject: Values, env: Env, frame: Frame) -> None:
@@ -529,8 +590,8 @@ class Interpreter(Expressions):
         inner = self._frame(node, frame, (), assigned(node.body))
         self._check_names(inner)
         self._block(node.body, {}, inner)
-        if enum and any(map(holds_tensor, inner.cells.values())):
-            self.refuse(node, "an enumeration of tensors: use a list")
+        if enum and any(holds_tensor(v) or element_of(v) for v in inner.cells.values()):
+            self.refuse(node, "an enumeration of tensors, or of their elements: use a list")
         fields = annotated_names(node) if tuple_like else None
         for inherited in bases:
             fields = fields or inherited.fields

@@ -14,10 +14,11 @@ from kernelmark.evaluators.languages._trees import (
     fields_of,
 )
 from kernelmark.evaluators.languages._values import (
-    ADDRESS,
     BOTTOM,
+    COMPUTED,
     NOTHING,
     PLAIN,
+    READ,
     TENSOR,
     Box,
     Cached,
@@ -38,11 +39,16 @@ from kernelmark.evaluators.languages._values import (
     Value,
     Values,
     contents,
-    holds_address,
+    deep,
+    derived,
+    element_of,
     holds_tensor,
     is_plain,
     join,
     one,
+    sized_by,
+    stained,
+    strongest,
     tuple_of,
 )
 
@@ -68,12 +74,13 @@ class Outside(State):
         return self._plain_call(name, args, node)
 
     def _plain_call(self, name: str, args: Args, node: ast.AST) -> Values:
-        if holds_tensor(args.all()):
+        given = args.all()
+        if holds_tensor(given):
             return self.refuse(
                 node, f"`{name}` on a tensor computes outside your kernels: do it in a kernel"
             )
-        self._call_back(args.all(), PLAIN, node)
-        return ADDRESS if holds_address(args.all()) else PLAIN
+        heard = self._call_back(given, PLAIN | derived(given), node)
+        return derived(given | heard)
 
     def _call_typing(self, member: str, args: Args, node: ast.AST) -> Values:
         if member == "cast":
@@ -111,7 +118,9 @@ class Outside(State):
             items = self.elements(given, node)
         if member == "accumulate" and holds_tensor(items):
             return self._plain_call("itertools.accumulate", args, node)
-        self._call_back(args.all(), items, node)
+        items = items | self._call_back(args.all(), items, node)
+        if element_of(args.all()) and not element_of(items):  # how many there are
+            items = items | COMPUTED
         if member in ("chain", "chain.from_iterable", "islice", "repeat", "accumulate"):
             return self._iterator(items, node)
         return self._iterator(PLAIN if is_plain(items) else one(Sequence(items)), node)
@@ -171,6 +180,8 @@ class Outside(State):
         return one(dataclasses.replace(cls, node=known.node))  # type: ignore[arg-type]
 
     def _call_contextlib(self, member: str, args: Args, node: ast.AST) -> Values:
+        if args.all():
+            return self.refuse(node, "nullcontext hands a value on unseen: assign it to a name")
         return one(Opaque("context"))
 
     def _call_logging(self, member: str, args: Args, node: ast.AST) -> Values:
@@ -194,20 +205,21 @@ class Outside(State):
         if member in policy.CREATE:
             return self._create(member, args, node)
         if member in policy.VIEWS or member in policy.MANY_VIEWS:
-            many = member in policy.MANY_VIEWS
-            return one(Sequence(TENSOR)) if many else TENSOR
+            return self._view_by_function(member, args, node)
         if member in policy.ASK:
-            return PLAIN
+            return self._ask(member, args, node)
         if member in policy.CONTEXTS:
             functions = frozenset(v for v in args.get(0) if isinstance(v, Function))
             return functions or one(Opaque("context"))
         if member in policy.RANDOM:
             if not self._random:
                 return self.refuse(node, policy.refusal(f"torch.{member}"))
+            if element_of(args.all()):
+                return self.refuse(node, policy.element("draws random numbers by"))
             return PLAIN if "seed" in member else self._make(node)
         if member == "clone":
             self._move("clone", node)
-            return TENSOR
+            return self._tensors(args.get(0, "input"))
         last = member.rpartition(".")[2]
         if last in policy.DEVICE_ASK or last == "get_device_properties":
             return PLAIN
@@ -227,7 +239,61 @@ class Outside(State):
             return self.refuse(node, f"`torch.{member}` copies a tensor: use a kernel or .clone()")
         if member in policy.CREATE_FILLED:
             self._move(member, node)
-        return self._make(node)
+        return self._made(member, args, node)
+
+    def _made(self, name: str, args: Args, node: ast.AST) -> Values:
+        """A new tensor."""
+        if self.importing:
+            return self.refuse(node, "makes a tensor at import: make it anew in every call")
+        written, sizes = self._written_and_sizes(name, args)
+        if element_of(join(written)):
+            return self.refuse(node, policy.element(f"`{name}` fills a tensor with"))
+        given = [v.sized for v in deep(join(sizes)) if isinstance(v, Tensor)]
+        return one(Tensor(strongest([*given, sized_by(one(Tuple(tuple(sizes))))])))
+
+    def _written_and_sizes(self, name: str, args: Args) -> tuple[list[Values], list[Values]]:
+        """What a function that makes a tensor writes into it, and what it takes sizes from."""
+        everything = [*args.positional, *args.named.values(), args.loose()]
+        if name in policy.FILLED_BY_VALUES or (args.loose() and name in policy.FILLED_BY_NUMBER):
+            return everything, []
+        if name in policy.FILLED_BY_NUMBER:
+            return [args.get(1, "fill_value")], [args.get(0, "size"), args.get(0, "input")]
+        return [], everything
+
+    def _tensors(self, values: Values) -> Values:
+        """Those of `values` that are tensors; any tensor, where none is known."""
+        return frozenset(v for v in values if isinstance(v, Tensor)) or TENSOR
+
+    def _view_by_function(self, member: str, args: Args, node: ast.AST) -> Values:
+        if member.startswith("broadcast_tensors"):
+            return one(Sequence(args.all() or TENSOR))
+        rest = Args(args.positional[1:], args.named, args.star, args.double, args.tail)
+        first = args.get(0, "input")
+        rest.named.pop("input", None)
+        return self._views(member, first, rest, node)
+
+    def _views(self, name: str, owner: Values, args: Args, node: ast.AST) -> Values:
+        """What looking at `owner` differently gives: one tensor, or several."""
+        if name not in policy.BY_ANOTHER and holds_tensor(args.all()):
+            return self.refuse(node, policy.implicit(f"`{name}` by a tensor"))
+        index = one(Tuple((*args.positional, *args.named.values(), args.loose())))
+        found = join([self._viewed(v, index) for v in self._tensors(owner)])
+        return one(Sequence(found)) if name in policy.MANY_VIEWS else found
+
+    def _viewed(self, owner: Value, index: Values) -> Values:
+        """A view of the tensor `owner` by what `index` holds."""
+        told = [v.sized for v in (owner, *deep(index)) if isinstance(v, Tensor)]
+        told.append(sized_by(index))
+        return one(Tensor(strongest(told)))
+
+    def _ask(self, member: str, args: Args, node: ast.AST) -> Values:
+        given = args.all()
+        if member not in policy.ASK_OF_TENSORS and holds_tensor(given):
+            return self.refuse(node, policy.implicit(f"`torch.{member}` of a tensor"))
+        sized = strongest(v.sized for v in deep(given) if isinstance(v, Tensor))
+        if member == "numel":
+            return one(Plain(element=sized))
+        return one(Plain(element=element_of(given)))
 
     def _call_triton(self, name: str, args: Args, node: ast.AST) -> Values:
         member = name.removeprefix("triton.")
@@ -255,14 +321,17 @@ class Outside(State):
         if member == "Config":
             self._hooks[0].update(dict.fromkeys(self._find_hooks(args, node)))
             self._note_supplied(args.get(0, "kwargs"))
+            if element_of(args.all()):
+                self.refuse(node, policy.element("a configuration gives a kernel"))
             self._kernel_argument(args.get(0, "kwargs"), node)
             return one(Opaque("config"))
         if member == "reinterpret":
-            return TENSOR
+            return self._tensors(args.get(0))
         if member == "set_allocator":
             self._allocator(args, node)
             return NOTHING
         if member.startswith("tools.tensor_descriptor.TensorDescriptor"):
+            self._kernel_argument(args.all(), node)
             return one(Opaque("descriptor"))
         if member in policy.TRITON_ERRORS:
             return one(Opaque("exception"))
@@ -311,10 +380,46 @@ class Outside(State):
                 return self.refuse(node, "`type` with three arguments: write the class out")
             return one(Opaque("type"))
         if name in policy.BUILTINS_OVER_TENSORS:
-            return ADDRESS if holds_address(args.all()) and name == "int" else PLAIN
+            return self._call_over_tensors(name, args, node)
         held = join([args.all(), *(self._inside(v) for v in args.all())])
-        self._call_back(held, PLAIN, node)
-        return self._plain_call(name, Args(star=held - callables_of(held)), node)
+        heard = self._call_back(held, PLAIN | derived(held), node)
+        told = COMPUTED if element_of(heard) else BOTTOM
+        return self._plain_call(name, Args(star=(held - callables_of(held)) | told), node)
+
+    def _call_over_tensors(self, name: str, args: Args, node: ast.AST) -> Values:
+        """Builtins that may be given a tensor: questions, and the reading of one element."""
+        given = args.all()
+        if name in ("isinstance", "callable"):
+            return PLAIN
+        if name == "print":
+            if holds_tensor(given):
+                return self.refuse(node, policy.implicit("prints a tensor"))
+            return NOTHING
+        if name == "len":
+            return join(map(self._length, given)) or PLAIN
+        found: list[Values] = []
+        for value in given:
+            if isinstance(value, Tensor):
+                found.append(READ)
+            elif name == "bool" and not isinstance(value, Plain):
+                found.append(self._length(value))
+            elif isinstance(value, Plain) and len(args.positional) == 1 and not args.named:
+                address = value.address and name == "int"
+                found.append(one(Plain(address=address, element=value.element)))
+            else:
+                found.append(derived(given))
+        return join(found) or PLAIN
+
+    def _length(self, value: Value) -> Values:
+        if isinstance(value, Tensor):
+            return one(Plain(element=value.sized))
+        if isinstance(value, Tuple):
+            return PLAIN
+        if isinstance(value, Plain):
+            return derived(one(value))
+        keys = value.site.keys[0] if isinstance(value, Box) and value.site.keys else BOTTOM
+        told = element_of(contents(value)) == "computed" or element_of(keys)
+        return COMPUTED if told else PLAIN
 
     def _inside(self, value: Value) -> Values:
         return contents(value) if isinstance(value, Tuple | Sequence | Box) else BOTTOM
@@ -329,16 +434,19 @@ class Outside(State):
                     self.refuse(node, f"`.{text}` reaches into internals")
             return PLAIN
         found = [self._attribute(args.get(0), text, node) for text in texts if text is not None]
-        return join([*found, args.positional[2] if len(args.positional) > 2 else BOTTOM])
+        got = join([*found, args.positional[2] if len(args.positional) > 2 else BOTTOM])
+        return stained(got) if element_of(args.get(1)) else got
 
     def _call_container(self, name: str, args: Args, node: ast.AST) -> Values:
         first = args.get(0)
         if name in ("list", "set", "frozenset", "sorted"):
             if name == "sorted":
                 self._operate_compare(node, self.elements(first, node))
-                self._call_back(args.named.get("key", BOTTOM), self.elements(first, node), node)
             site = self._site(node)
+            heard = self._call_back(args.named.get("key", BOTTOM), self.elements(first, node), node)
             self._grow(site, self.elements(first, node))
+            if element_of(heard) or (name != "list" and element_of(one(Box(site)))):
+                self._stain(one(Box(site)))  # an order, or which of them are equal
             return one(Box(site))
         if name in ("dict", "dict.fromkeys"):
             site = self._site(node, mapping=True)
@@ -381,7 +489,8 @@ class Outside(State):
         if name in ("iter", "reversed"):
             return self._iterator(self.elements(first, node), node)
         if name == "enumerate":
-            return self._iterator(tuple_of([PLAIN, self.elements(first, node)]), node)
+            number = COMPUTED if self._long(first) else PLAIN
+            return self._iterator(tuple_of([number, self.elements(first, node)]), node)
         if name == "zip":
             lists = [self.elements(a, node) for a in args.positional]
             if args.star:
@@ -392,7 +501,11 @@ class Outside(State):
         result = self.call(
             frozenset(v for v in first if not isinstance(v, Nothing)), Args(items), node
         )
-        return self._iterator(result if name == "map" else join(items), node)
+        if name == "map":
+            return self._iterator(result, node)
+        if self._truth(result if result else join(items), node):
+            items = [stained(join(items)) | COMPUTED]
+        return self._iterator(join(items), node)
 
     def _iterator(self, elements: Values, node: ast.AST) -> Values:
         """An iterator. One that is made at import has a state, which outlives calls."""
@@ -407,7 +520,7 @@ class Outside(State):
     def _call_method(self, method: Method, args: Args, node: ast.AST) -> Values:
         owner, name = method.owner, method.name
         if isinstance(owner, Tensor):
-            return self._tensor_method(name, args, node)
+            return self._tensor_method(owner, name, args, node)
         if isinstance(owner, Kernel):
             grid = args.named.pop("grid", BOTTOM)
             if name == "run":
@@ -419,33 +532,56 @@ class Outside(State):
         if isinstance(owner, Instance):
             for key, values in args.named.items():
                 self._store(owner.site, values, node, key)
-            return one(owner) if name == "_replace" else PLAIN
+            if name == "_asdict":
+                site = self._site(node, mapping=True)
+                self._grow(site, contents(owner))
+                return one(Box(site))
+            return one(owner) if name == "_replace" else derived(contents(owner) | args.all())
         if isinstance(owner, Box):
             return self._box_method(owner, name, args, node)
         if name in ("index", "count"):
             self._operate_compare(node, args.all() | one(owner))
-            return PLAIN
+            return derived(args.all() | one(owner))
         return self.refuse(node, f"`.{name}` of a tuple is not for candidates")
 
-    def _tensor_method(self, name: str, args: Args, node: ast.AST) -> Values:
-        if name == "data_ptr":
-            return ADDRESS
+    def _tensor_method(self, owner: Tensor, name: str, args: Args, node: ast.AST) -> Values:
+        given = args.all()
         if name in policy.TENSOR_ASK:
-            return PLAIN
+            if holds_tensor(given) and name != "is_same_size":
+                return self.refuse(node, policy.implicit(f"`{name}` by a tensor"))
+            return self._asked(owner, name, given)
         if name == "untyped_storage":
+            if owner.sized:
+                return self.refuse(node, "the storage of a tensor whose size was read: ask itself")
             return one(Opaque("storage"))
         if name in policy.MOVES:
             self._move(name, node)
         if name in policy.NEW_EMPTY | policy.NEW_FILLED:
-            if holds_tensor(args.all()):
+            if holds_tensor(given):
                 return self.refuse(node, f"`{name}` copies a tensor: use a kernel or .clone()")
-            return self._make(node)
-        if name in policy.MANY_VIEWS:
-            return one(Sequence(TENSOR))
-        return TENSOR
+            return self._made(name, args, node)
+        if name in policy.MOVES:
+            if element_of(given):
+                return self.refuse(node, policy.element(f"`{name}` writes"))
+            if name in policy.FILL and holds_tensor(given):
+                return self.refuse(node, f"`{name}` by a tensor: use copy_, or a kernel")
+            return one(owner)
+        return self._views(name, one(owner), args, node)
+
+    def _asked(self, owner: Tensor, name: str, given: Values) -> Values:
+        if name == "item":
+            return READ
+        if name == "data_ptr":
+            return one(Plain(address=True, element="computed" if owner.sized else ""))
+        told = owner.sized if name in policy.TOLD_BY_SIZE else ""
+        return one(Plain(element="computed" if element_of(given) else told))
 
     def _box_method(self, box: Box, name: str, args: Args, node: ast.AST) -> Values:
         site, held = box.site, contents(box)
+        if element_of(args.all()) and name not in ("append", "extend", "add", "update"):
+            # The number finds a place in it, or an item of it.
+            self._stain(one(box))
+            held = stained(contents(box))
         if name in ("append", "add", "insert", "setdefault", "appendleft"):
             key = None
             if name == "setdefault" and isinstance(node, ast.Call) and node.args:
@@ -468,6 +604,8 @@ class Outside(State):
                 if key is not None:
                     known = join([site.keyed.get(key, BOTTOM), site.rest[0]])
                     return known | (default or NOTHING)
+                if element_of(args.get(0)):
+                    default = stained(default or NOTHING)
             return held | (default or (NOTHING if name == "get" else BOTTOM))
         if name == "items":
             return one(Sequence(tuple_of([site.keys[0] if site.keys else PLAIN, held])))
@@ -483,10 +621,12 @@ class Outside(State):
             return one(Box(new))
         if name == "sort":
             self._operate_compare(node, held if not args.named.get("key") else BOTTOM)
-            self._call_back(args.named.get("key", BOTTOM), held, node)
+            heard = self._call_back(args.named.get("key", BOTTOM), held, node)
+            if element_of(heard | held):
+                self._stain(one(box))
             return NOTHING
         if name in ("reverse", "clear", "remove", "discard", "index", "count", "issubset"):
             if name in ("remove", "index", "count"):
                 self._operate_compare(node, held)
-            return PLAIN
+            return derived(held | args.all())
         return self.refuse(node, f"`.{name}` of a container is not read by the scan")

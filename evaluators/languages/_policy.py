@@ -10,8 +10,14 @@ Decisions that are not obvious:
 - *Moving* (`contiguous`, `clone`, `to`, `copy_`, slice assignment, `fill_`, `zero_`) is allowed for
   operators whose own work it is not: `MOVING_OPERATORS` says which moves are refused to whom. The
   integrity gate still asks that kernels, not moves, make the answer.
-- *Reading one value* (`item`, `int(t)`, `float(t)`) is allowed: output sizes depend on data.
-  Reading many (`tolist`, `cpu`, `numpy`) is refused.
+- *Reading one value* (`item`, `int(t)`, `float(t)`, `bool(t)`) is allowed: output sizes depend on
+  data. What is read is followed (`_values.Element`): as it is, a kernel may be given it; whatever
+  is made from it or chosen by it may be a size, a grid, a slice or a bound of a loop, but may not
+  reach a kernel, the contents of a tensor or the answer: that would be computing on the host.
+  A number that has become the size of a tensor, as it was read, is a size like any other.
+  Reading many (`tolist`, `cpu`, `numpy`), or without saying so (formatting, truth, indexing by a
+  tensor), is refused. What no text shows, such as a branch that leaves a function, the integrity
+  gate bounds: it counts what is read (`grading.reads`).
 - `data_ptr` is allowed: for dispatch on alignment and for address tables. Addresses may not be
   remembered between calls.
 - `torch.cuda.current_stream` may be asked for; streams, events and graphs may not be made.
@@ -69,6 +75,9 @@ CREATE_FILLED = {
     "as_tensor", "scalar_tensor",
 }  # fmt: skip
 CREATE = CREATE_EMPTY | CREATE_FILLED
+#: of those and of the `new_` methods: filled with values that are given, or with one number
+FILLED_BY_VALUES = {"arange", "tensor", "as_tensor", "scalar_tensor", "new_tensor"}
+FILLED_BY_NUMBER = {"full", "full_like", "new_full"}
 RANDOM = {"randint", "rand", "seed", "initial_seed"}
 
 #: torch functions that answer with a view of their argument, or with several
@@ -93,6 +102,15 @@ DEVICE_ASK = {
     "is_bf16_supported", "current_accelerator", "current_device_index", "is_initialized",
     "synchronize",
 }  # fmt: skip
+#: of those that may be asked about tensors
+ASK_OF_TENSORS = {
+    "result_type",
+    "is_tensor",
+    "is_floating_point",
+    "is_complex",
+    "numel",
+    "is_same_size",
+}
 CONTEXTS = {"no_grad", "inference_mode", "enable_grad"}
 
 #: what may be asked of a tensor
@@ -105,6 +123,19 @@ TENSOR_ASK = {
     "element_size", "is_floating_point", "is_complex", "is_signed", "data_ptr", "get_device",
     "is_conj", "is_neg", "is_same_size", "item", "dim_order", "is_inference", "is_pinned",
 }  # fmt: skip
+#: answers that tell of a tensor's size, or of its place
+TOLD_BY_SIZE = {
+    "size",
+    "numel",
+    "nelement",
+    "stride",
+    "storage_offset",
+    "is_contiguous",
+    "dim_order",
+    "is_same_size",
+}
+#: views and moves that take their form from another tensor
+BY_ANOTHER = {"view_as", "reshape_as", "expand_as", "to", "type_as", "copy_", "broadcast_tensors"}
 TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "data", "real", "imag"}
 TENSOR_VIEWS = VIEWS | {
     "view", "view_as", "reshape_as", "expand", "expand_as", "unfold", "resize_", "requires_grad_",
@@ -273,6 +304,30 @@ def refusal(path: str) -> str:
     elif path.startswith("triton.testing"):
         advice = "clocks belong to the judge; use triton.autotune to choose a configuration"
     return f"`{path}` is refused: {advice}"
+
+
+def element(doing: str) -> str:
+    """Why an element of a tensor may not go there; `doing` says where it goes."""
+    return (
+        f"{doing} a number read out of a tensor: give a kernel the tensor, or the number as an "
+        "ordinary argument, and write the values there"
+    )
+
+
+def computed(doing: str) -> str:
+    """Why a number that is made from elements may not go there; `doing` says where it goes."""
+    return (
+        f"{doing} a number that host code made from a tensor's elements (by arithmetic, a "
+        "comparison or a branch): give a kernel the tensor, and compute it there"
+    )
+
+
+def implicit(doing: str) -> str:
+    """Why an element may not be read like this; `doing` says how it is read."""
+    return (
+        f"{doing}, which brings its elements to the host: decide in a kernel, ask `is None`, or "
+        "read one number with .item()"
+    )
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ from kernelmark.evaluators.languages._trees import (
 )
 from kernelmark.evaluators.languages._values import (
     BOTTOM,
+    COMPUTED,
     PLAIN,
     Box,
     Class,
@@ -26,9 +28,11 @@ from kernelmark.evaluators.languages._values import (
     Value,
     Values,
     deep,
+    element_of,
     holds_address,
     holds_tensor,
     join,
+    stained,
 )
 from kernelmark.operators.records import Operator
 
@@ -92,7 +96,11 @@ class State:
         self.findings: dict[Finding, None] = {}
         self.kernels: dict[tuple[int, int], Kernel] = {}
         self.launched = False
+        self.endless = False  #: whether the entry point can never return
         self.importing = True
+        self._under = 0  #: branches and loops round here that elements of tensors decide
+        self._branch = 0  #: those of them that are in the function that is followed
+        self._left: list[tuple[int, bool]] = []  #: loops: their `_branch`; left by such a branch
         globals_ = (n for s in ast.walk(tree) if isinstance(s, ast.Global) for n in s.names)
         self.module = Frame(tree, None, True, assigned(tree.body) | frozenset(globals_))
         self._frames: dict[Any, Frame] = {}
@@ -140,7 +148,8 @@ class State:
 
     def _grow_keys(self, site: Site, keys: Values) -> None:
         if site.keys is not None:
-            self._into(site.keys, frozenset(v for v in keys if not isinstance(v, Plain)))
+            told = (v for v in keys if not isinstance(v, Plain) or v.element)
+            self._into(site.keys, frozenset(told))
 
     def _grow(self, site: Site, values: Values, key: Any = None) -> None:
         """Adds what `site` may hold: under a known key, or anywhere."""
@@ -158,7 +167,22 @@ class State:
     def _store(self, site: Site, values: Values, node: ast.AST, key: Any = None) -> None:
         if site.shared and not self.importing:
             self._remember(values, node)
-        self._grow(site, values, key)
+        self._grow(site, stained(values) if self._under else values, key)
+
+    def _stain(self, values: Values) -> None:
+        """Lists and dicts among `values`: an element decided what they hold."""
+        for value in values:
+            if isinstance(value, Box):
+                self._grow(value.site, COMPUTED)
+
+    def _stain_names(self, names: Iterable[str], env: Env, frame: Frame) -> None:
+        """Names that a branch binds which an element decides: their values tell of the element."""
+        for name in names:
+            if name in frame.cells:
+                values = stained(env.get(name) or frame.cells[name])
+                self._stain(values)
+                env[name] = values
+                self._cell(frame, name, values)
 
     def _cell(self, frame: Frame, name: str, values: Values) -> None:
         grown = join([frame.cells.get(name, BOTTOM), values])
@@ -172,6 +196,8 @@ class State:
             self.refuse(node, "keeps a tensor between calls: make it anew in every call")
         if holds_address(values):
             self.refuse(node, "remembers an address between calls: ask for it in every call")
+        if element_of(values):
+            self.refuse(node, "remembers a tensor's element between calls: read it in every call")
         for value in deep(values):
             if isinstance(value, Function) and not value.frame.shared:
                 self.refuse(node, "keeps a closure of this call: define the function at top level")
@@ -225,6 +251,12 @@ class State:
         raise NotImplementedError
 
     def _call_back(self, values: Values, given: Values, node: ast.AST) -> Values:
+        raise NotImplementedError
+
+    def _long(self, iterable: Values) -> bool:
+        raise NotImplementedError
+
+    def _truth(self, values: Values, node: ast.AST) -> bool:
         raise NotImplementedError
 
     def _launch(self, kernel: Kernel, grid: Values, args: Args, node: ast.AST) -> Values:

@@ -19,6 +19,7 @@ from kernelmark.evaluators.languages._values import (
     Values,
 )
 
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 Env = dict[str, Values]
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -104,6 +105,22 @@ def is_main_guard(test: ast.expr) -> bool:
     )
 
 
+def is_endless(node: ast.While) -> bool:
+    """``while True`` without a ``break`` of its own: control does not go on after it."""
+    if not (isinstance(node.test, ast.Constant) and node.test.value):
+        return False
+    todo: list[ast.AST] = list(node.body)
+    while todo:
+        part = todo.pop()
+        if isinstance(part, ast.Break):
+            return False
+        if not isinstance(part, (*_SCOPES, ast.For, ast.While)):
+            todo.extend(ast.iter_child_nodes(part))
+        elif isinstance(part, ast.For | ast.While):
+            todo.extend(part.orelse)
+    return True
+
+
 def annotated_names(node: ast.ClassDef) -> tuple[str, ...]:
     return tuple(
         s.target.id
@@ -115,9 +132,6 @@ def annotated_names(node: ast.ClassDef) -> tuple[str, ...]:
 def fields_of(cls: Class) -> tuple[str, ...]:
     inherited = [name for base in cls.bases for name in base.fields or ()]
     return tuple(dict.fromkeys([*inherited, *annotated_names(cls.node)]))
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def walk_scope(body: Iterable[ast.AST]) -> Iterable[ast.AST]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+#: "read": an element of a tensor as it is, which a kernel may be given; "computed": made from one
+#: or chosen by one, which may be a size, a grid or a bound, and nothing else
+Element = Literal["", "read", "computed"]
 
 
 @dataclass(frozen=True)
@@ -17,10 +21,12 @@ class Plain:
     """A number, string, dtype, shape, configuration: nothing that holds tensor data.
 
     `text`: the string, where it is known. `address`: an integer that came from `data_ptr()`.
+    `element`: whether it stems from an element of a tensor (`Element`).
     """
 
     text: str | None = None
     address: bool = False
+    element: Element = ""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,10 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A torch tensor."""
+    """A torch tensor. `sized`: "computed" where its size or place tells what host code made of
+    elements of a tensor."""
+
+    sized: Element = ""
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,7 @@ class Frame:
     outer: dict[str, Frame] = field(default_factory=dict)  #: `global` and `nonlocal` names
     returns: list[Values] = field(default_factory=lambda: [frozenset()])
     yields: list[Values] = field(default_factory=lambda: [frozenset()])
+    ends: list[bool] = field(default_factory=list)  #: True in it: control comes to an end here
 
 
 FunctionNode = ast.FunctionDef | ast.Lambda
@@ -179,6 +189,8 @@ PLAIN: Values = frozenset({Plain()})
 ADDRESS: Values = frozenset({Plain(address=True)})
 NOTHING: Values = frozenset({Nothing()})
 TENSOR: Values = frozenset({Tensor()})
+READ: Values = frozenset({Plain(element="read")})
+COMPUTED: Values = frozenset({Plain(element="computed")})
 
 
 def one(value: Value) -> Values:
@@ -191,8 +203,8 @@ def join(parts: Iterable[Values]) -> Values:
     joined: Values = frozenset().union(*parts)
     texts = [v for v in joined if isinstance(v, Plain) and v.text is not None]
     if len(texts) > 64:
-        address = any(v.address for v in texts)
-        joined = (joined - frozenset(texts)) | one(Plain(address=address))
+        whole = Plain(None, any(v.address for v in texts), strongest(v.element for v in texts))
+        joined = (joined - frozenset(texts)) | one(whole)
     return joined
 
 
@@ -226,6 +238,8 @@ def deep(values: Values) -> set[Value]:
         if value not in seen:
             seen.add(value)
             todo.extend(contents(value))
+            if isinstance(value, Box) and value.site.keys is not None:
+                todo.extend(value.site.keys[0])
     return seen
 
 
@@ -239,9 +253,74 @@ def holds_address(values: Values) -> bool:
     return any(isinstance(value, Plain) and value.address for value in deep(values))
 
 
+def element_of(values: Values) -> Element:
+    """What elements of tensors have to do with the values, or with what is inside them.
+
+    The text of an exception may quote any number, so it counts as computed.
+    """
+    return strongest(map(_element, deep(values)))
+
+
+def _element(value: Value) -> Element:
+    if isinstance(value, Plain):
+        return value.element
+    return "computed" if value == Opaque("exception") else ""
+
+
+def strongest(elements: Iterable[Element]) -> Element:
+    """What holds of all together: "computed" over "read" over nothing."""
+    found = set(elements)
+    return "computed" if "computed" in found else "read" if "read" in found else ""
+
+
+def sized_by(values: Values) -> Element:
+    """What elements have to do with the size of a tensor that is made or viewed with `values`.
+
+    One number as it was read makes a size like any other; two of them would make a product.
+    """
+    found = _numbers(values)
+    return "computed" if len(found) > 1 or "computed" in found else ""
+
+
+def _numbers(values: Values) -> list[Element]:
+    """Of every number among `values` that stems from an element, how it does."""
+    whole = strongest(v.element for v in values if isinstance(v, Plain))
+    found: list[Element] = [whole] if whole else []
+    for value in values:
+        if isinstance(value, Tuple):
+            found += [element for item in value.items for element in _numbers(item)]
+        elif not isinstance(value, Plain) and element_of(one(value)):
+            found.append("computed")  # in a list there may be many
+    return found
+
+
+def derived(values: Values) -> Values:
+    """A plain value that is computed from `values`."""
+    element: Element = "computed" if element_of(values) else ""
+    return one(Plain(address=holds_address(values), element=element))
+
+
+def stained(values: Values) -> Values:
+    """`values` where an element of a tensor decided that it is these."""
+    return frozenset(map(_stained, values))
+
+
+def _stained(value: Value) -> Value:
+    if isinstance(value, Plain):
+        return replace(value, element="computed")
+    if isinstance(value, Tuple):
+        return Tuple(tuple(map(stained, value.items)))
+    if isinstance(value, Sequence):
+        return Sequence(stained(value.element))
+    return value
+
+
 def is_plain(values: Values) -> bool:
-    """Whether every value is a number, string or None."""
-    return all(isinstance(value, Plain | Nothing) for value in values)
+    """Whether every value is a number, string or None, and none stems from a tensor's element."""
+    return all(
+        isinstance(value, Nothing) or (isinstance(value, Plain) and not value.element)
+        for value in values
+    )
 
 
 def tuple_of(items: Iterable[Values]) -> Values:

@@ -32,10 +32,12 @@ Write one Python file. Triton kernels (`@triton.jit`) must do all computing on t
 
 Host code may: ask tensors for shape, stride, dtype, device, data_ptr; make them (torch.empty,
 empty_like, zeros, full, x.new_empty, ...); view them (view, reshape, transpose, expand, slices);
-move them (contiguous, clone, to, copy_) unless moving is what the operator does; read one value
-with item(); do arithmetic on numbers; choose kernels and configurations; launch kernels with
-kernel[grid](...). triton.autotune, triton.heuristics, triton.Config, libdevice, inline assembly,
-helper functions, classes, closures, module-level constants and tables are welcome.
+move them (contiguous, clone, to, copy_) unless moving is what the operator does; do arithmetic on
+numbers; choose kernels and configurations; launch kernels with kernel[grid](...). It may read at
+most 8 elements a call with item(): as a size, a grid or the bound of a loop, or to hand it to a
+kernel unchanged; a number that is made from them may reach no kernel and no answer.
+triton.autotune, triton.heuristics, triton.Config, libdevice, inline assembly, helper functions,
+classes, closures, module-level constants and tables are welcome.
 
 Host code may not: compute on tensors (torch functions, operators such as x + y or x @ y, indexing
 by tensors), keep tensors or counters between calls, make streams, threads, graphs or events, read
@@ -91,7 +93,9 @@ class TritonLanguage:
             reason = f"cannot be read by the scan ({type(error).__name__}: {error}); simplify"
             return [Finding(1, reason)]
         wants_kernel = operator is None or operator.kind != "metadata"
-        if not interpreter.findings and wants_kernel and not interpreter.launched:
+        # One that never returns gives no answer: later gates say what it does with its time.
+        idle = not interpreter.launched and not interpreter.endless
+        if not interpreter.findings and wants_kernel and idle:
             interpreter.refuse(tree, f"`{entry}` launches no Triton kernel of its own")
         return sorted(interpreter.findings, key=lambda f: (f.line, f.reason))[:MAX_FINDINGS]
 
