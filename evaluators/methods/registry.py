@@ -1,5 +1,6 @@
 """Finds methods: one file each in this folder; the file's name is the method's (``one_shot`` is
-``one-shot``). Listing names imports nothing."""
+``one-shot``). Files whose name starts with an underscore are parts of methods. Listing names
+imports nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _NOT_METHODS = {"base", "registry"}
 def method_names() -> list[str]:
     """Names of all methods, sorted."""
     modules = [i.name for i in pkgutil.iter_modules(methods.__path__) if not i.ispkg]
-    return sorted(name.replace("_", "-") for name in modules if name not in _NOT_METHODS)
+    return sorted(name.replace("_", "-") for name in modules if not _is_part(name))
 
 
 def method_class(name: str) -> type[Method]:
@@ -46,7 +47,7 @@ def make_method(name: str, options: Mapping[str, str]) -> Method:
         if key not in [f.name for f in fields]:
             raise UnknownName(f"option of method {name}", key, [f.name for f in fields])
         try:
-            values[key] = TypeAdapter(hints[key]).validate_python(text)
+            values[key] = _value(hints[key], text)
         except ValidationError as error:
             raise UserError(f"method {name}: option {key}: {error.errors()[0]['msg']}") from None
     absent = [f.name for f in fields if _required(f) and f.name not in values]
@@ -55,6 +56,17 @@ def make_method(name: str, options: Mapping[str, str]) -> Method:
     method = cls(**values)
     method.check()
     return method
+
+
+def _is_part(name: str) -> bool:
+    return name in _NOT_METHODS or name.startswith("_")
+
+
+def _value(hint: typing.Any, text: str) -> object:
+    """`text` as a value of type `hint`; ``none`` is None where the type allows it."""
+    if text == "none" and type(None) in typing.get_args(hint):
+        return None
+    return TypeAdapter(hint).validate_python(text)
 
 
 def _required(field: dataclasses.Field[object]) -> bool:
