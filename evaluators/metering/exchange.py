@@ -16,6 +16,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
+from kernelmark.evaluators.metering.answers import ASK_HEADER
 from kernelmark.evaluators.metering.decoding import Unknown, decoder
 from kernelmark.evaluators.metering.dialects.base import Dialect, Provider, Reading
 from kernelmark.evaluators.metering.dialects.events import read_whole, stream_reader
@@ -27,7 +28,7 @@ MAX_DETAIL = 500
 _NOT_FORWARDED = {
     "host", "authorization", "x-api-key", "x-goog-api-key", "content-length", "content-encoding",
     "connection", "transfer-encoding", "accept-encoding", "keep-alive", "te", "trailer", "upgrade",
-    "cookie", "proxy-authorization", "proxy-connection", "expect",
+    "cookie", "proxy-authorization", "proxy-connection", "expect", ASK_HEADER,
 }  # fmt: skip
 _NOT_RETURNED = {
     "content-length", "transfer-encoding", "connection", "keep-alive", "set-cookie",
@@ -43,6 +44,15 @@ class Forward:
     body: bytes
     key_header: Mapping[str, str]
     hide: bool
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An answer that came in one piece, not compressed."""
+
+    status: int
+    content_type: str
+    body: bytes
 
 
 Settle = Callable[[LedgerRow, bool], Awaitable[None]]
@@ -67,6 +77,7 @@ class Exchange:
         self._drain_s = drain_s
         self._sent_bytes = 0
         self._settled = False
+        self.whole: Whole | None = None  #: a good answer, once it has come
 
     async def run(self, request: web.Request, forward: Forward) -> web.StreamResponse:
         """Forwards the request and returns the answer."""
@@ -125,6 +136,8 @@ class Exchange:
             gone = request.transport is None or request.transport.is_closing()
             outcome: Outcome = "client_abort" if gone else "ok"
             reading = read_whole(self._dialect, plain)
+            if not isinstance(decode, Unknown):
+                self.whole = Whole(answer.status, answer.content_type, plain)
             await self._settle_reading(outcome, reading, isinstance(decode, Unknown))
         headers = _returned(answer.headers)
         return web.Response(body=body, status=answer.status, headers=headers)

@@ -19,7 +19,7 @@ import json
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ from aiohttp import web
 
 from kernelmark.evaluators.campaigns.files import slug
 from kernelmark.evaluators.metering.agents import retry_count, sender
+from kernelmark.evaluators.metering.answers import ASK_HEADER, Answers, keep
 from kernelmark.evaluators.metering.budget import (
     Budget,
     BudgetExhausted,
@@ -109,6 +110,7 @@ class Gateway:
         budget: Budget,
         prices: PriceTable | None = None,
         *,
+        answers: Answers | None = None,
         server_tools: bool = False,
         drain_s: float = DRAIN_S,
         max_body_bytes: int = MAX_BODY_BYTES,
@@ -119,6 +121,7 @@ class Gateway:
         self._upstreams = upstreams
         self._ledger = ledger
         self._prices = prices or price_table()
+        self._answers = answers
         self._server_tools = server_tools
         self._drain_s = drain_s
         self._max_body_bytes = max_body_bytes
@@ -215,6 +218,13 @@ class Gateway:
         asked: Asked,
         forward: Forward,
     ) -> web.StreamResponse:
+        ask = request.headers.get(ASK_HEADER, "")
+        ask = ask if ask.isdecimal() and ask.isascii() else ""
+        if ask and self._answers is not None:
+            kept = self._answers.find(row.operator, ask, forward.body)
+            if kept is not None:
+                body, kind = kept.content, kept.content_type
+                return web.Response(body=body, status=kept.status, content_type=kind)
         reservation = None
         if not dialect.free:
             try:
@@ -225,7 +235,13 @@ class Gateway:
         self._ledger.begin(row)
 
         async def settle(row: LedgerRow, list_price: bool) -> None:
-            await self._settle(row, reservation, list_price)
+            await self._settle(row, reservation, list_price, keep_answer)
+
+        def keep_answer(row: LedgerRow) -> None:
+            whole = exchange.whole
+            if ask and self._answers is not None and whole is not None:
+                kept = keep(row, forward.body, whole.status, whole.content_type, whole.body)
+                self._answers.add(ask, kept)
 
         exchange = Exchange(self._session, dialect, row, settle, self._drain_s)
         return await exchange.run(request, forward)
@@ -294,12 +310,17 @@ class Gateway:
         return refuse(provider, 400, str(stop), "budget_exhausted")
 
     async def _settle(
-        self, row: LedgerRow, reservation: Reservation | None, list_price: bool
+        self,
+        row: LedgerRow,
+        reservation: Reservation | None,
+        list_price: bool,
+        keep_answer: Callable[[LedgerRow], None],
     ) -> None:
-        """Prices a row, writes it, and settles what was reserved for it."""
+        """Prices a row, keeps its answer, writes it, and settles what was reserved for it."""
         if list_price and row.usage_source != "missing":
             cost = self._prices.cost_usd(row.model_served or row.model_requested, row.usage)
             row = replace(row, cost_usd=0.0 if reservation is None else cost)
+        await asyncio.to_thread(keep_answer, row)
         await asyncio.to_thread(self._ledger.append, row)
         if reservation is not None:
             self.budget.settle(reservation, row.usage, cost_of(row))
@@ -313,14 +334,17 @@ def open_gateway(
     limits: Mapping[Scope, Limits] | None = None,
     *,
     socket: Path | None = None,
+    answers: Answers | None = None,
     server_tools: bool = False,
 ) -> Iterator[Gateway]:
     """A serving gateway that writes `ledger_path`; what that already holds counts against
-    `limits`."""
-    ledger = Ledger(ledger_path)
+    `limits`. `answers` are those that an earlier sitting has paid for."""
+    ledger = Ledger(ledger_path, answers.rows() if answers else None)
     try:
         budget = Budget(limits, read_ledger(ledger_path))
-        gateway = Gateway(run, upstreams, ledger, budget, server_tools=server_tools)
+        gateway = Gateway(
+            run, upstreams, ledger, budget, answers=answers, server_tools=server_tools
+        )
         with gateway.serve(socket):
             yield gateway
     finally:

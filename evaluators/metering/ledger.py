@@ -12,7 +12,7 @@ import fcntl
 import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -99,10 +99,11 @@ class Ledger:
     """Appends to one ledger file. Safe for threads; one `Ledger` at a time holds a file.
 
     A request is noted in a file beside it before it is forwarded. Opening the ledger again after a
-    kill finds those that were never settled and gives them a row: `gateway_abort`, usage missing.
+    kill finds those that were never settled and gives them a row: that of `answered` (by request)
+    where the answer had come, else `gateway_abort`, usage missing.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, answered: Mapping[str, LedgerRow] | None = None) -> None:
         self.path = path
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
@@ -117,7 +118,7 @@ class Ledger:
         self._open: set[str] = set()
         begun = self._begun_path.read_bytes() if self._begun_path.exists() else b""
         self._begun = os.open(self._begun_path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o644)
-        self._recover(begun)
+        self._recover(begun, answered or {})
 
     @property
     def _begun_path(self) -> Path:
@@ -152,7 +153,7 @@ class Ledger:
             self._begun_path.unlink(missing_ok=True)
         os.close(self._file)
 
-    def _recover(self, begun: bytes) -> None:
+    def _recover(self, begun: bytes, answered: Mapping[str, LedgerRow]) -> None:
         whole = self.path.read_bytes()
         kept = whole.rfind(b"\n") + 1
         if kept < len(whole):  # a row that was being written when the machine stopped
@@ -163,7 +164,7 @@ class Ledger:
         for line in begun.splitlines(keepends=True):
             row = _row(line, self._begun_path) if line.endswith(b"\n") else None
             if row is not None and row.request not in settled:
-                self.append(_aborted(row))
+                self.append(answered.get(row.request) or _aborted(row))
         os.ftruncate(self._begun, 0)
 
 
