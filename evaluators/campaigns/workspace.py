@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.files import read_json, write_json
 from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
-from kernelmark.evaluators.methods.base import Message, MethodError, Reply
+from kernelmark.evaluators.methods.base import Line, Message, MethodError, Reply
 
 
 class ModelAccess(Protocol):
@@ -26,6 +26,10 @@ class ModelAccess(Protocol):
         self, operator: str, attempt: int, messages: Sequence[Message], parameters: dict[str, Any]
     ) -> Reply:
         """One request for one attempt. Raises `MethodError`."""
+        ...
+
+    def line(self, operator: str, attempt: int) -> Line:
+        """A line for programs that make the requests of one attempt themselves."""
         ...
 
 
@@ -74,6 +78,12 @@ class CampaignWorkspace:
         if verdict.status == "infrastructure_error":
             raise MethodError(f"not graded: {verdict.message}", "infrastructure_error")
         return verdict
+
+    def line(self) -> Line:
+        """A line to the run's model for a program of the attempt being worked on."""
+        if self._model is None:
+            raise MethodError("the run has no model (--model)")
+        return self._model.line(self._operator, self.attempt)
 
     def check(self, candidate: Candidate) -> Future[Verdict]:
         """Asks the judge for feedback. Not remembered: a method that asks keeps the answers."""

@@ -11,11 +11,11 @@ A method must be a function of its task and of what the workspace answers: a res
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from kernelmark.evaluators.campaigns.records import MethodKind, Selection
 from kernelmark.evaluators.grading.records import Candidate, Status, Verdict
@@ -53,6 +53,26 @@ class Reply:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line to the run's model for programs that call it themselves: the gateway, as one attempt.
+
+    `url` has no version and holds for this machine's loopback; `path` is its path alone. `socket`
+    is a Unix socket of the gateway. `token` stands in for a key. `secrets` must not be kept.
+    `refused` tells why a budget refused a request, `trouble` what kept the provider from answering
+    the last one; empty where nothing did.
+    """
+
+    model: str
+    url: str
+    path: str
+    token: str
+    socket: Path
+    secrets: tuple[str, ...]
+    refused: Callable[[], str]
+    trouble: Callable[[], str]
+
+
 class MethodError(Exception):
     """A method could not do its work; the attempt is recorded with `status` and the run goes on."""
 
@@ -74,6 +94,10 @@ class Workspace(Protocol):
         """Asks the judge, and waits."""
         ...
 
+    def line(self) -> Line:
+        """A line to the run's model for a program of this attempt. Raises `MethodError`."""
+        ...
+
     def check(self, candidate: Candidate) -> Future[Verdict]:
         """Asks for a verdict on the calls that the task tells: feedback, no part of the run.
 
@@ -92,8 +116,12 @@ class Method(Protocol):
     kind: ClassVar[MethodKind]
     language: ClassVar[str]
     selection: ClassVar[Selection]
-    uses_model: ClassVar[bool]
     summary: ClassVar[str]
+
+    @property
+    def uses_model(self) -> bool:
+        """Whether the run must name a model."""
+        ...
 
     def check(self) -> None:
         """Raises `UserError` where the options cannot work, before anything is started."""
@@ -101,4 +129,14 @@ class Method(Protocol):
 
     def propose(self, task: Task, workspace: Workspace) -> Iterator[Proposal]:
         """Yields one proposal an attempt; at least one."""
+        ...
+
+
+@runtime_checkable
+class CallsModelItself(Protocol):
+    """A method whose programs call the model by themselves, in the words of one provider."""
+
+    @property
+    def provider(self) -> str:
+        """``openai``, ``anthropic`` or ``gemini``."""
         ...

@@ -26,6 +26,7 @@ HOME = "/home/agent"
 WORKSPACE = "/workspace"
 #: our own programs and sockets in the sandbox
 CONTROL = "/kernelmark"
+GATEWAY = "/run/gateway.sock"
 USER = 1000
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -47,10 +48,12 @@ _COPIES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib64/py
 @dataclass(frozen=True)
 class View:
     """What one agent is shown. `visible`: read-only folders and files, at their own paths.
-    `memory_bytes`: most that its home and ``/tmp`` hold, each."""
+    `gateway`: a Unix socket, or None. `memory_bytes`: most that its home and ``/tmp`` hold, each.
+    """
 
     workspace: Path
     control: Path
+    gateway: Path | None = None
     visible: tuple[str, ...] = ()
     memory_bytes: int = 1 << 30
 
@@ -91,6 +94,8 @@ def words(view: View) -> list[str]:
     for path in ("/tmp", HOME, "/dev/shm"):
         found += [*size, "--tmpfs", path]
     found += ["--ro-bind", str(view.control), CONTROL, "--bind", str(view.workspace), WORKSPACE]
+    if view.gateway is not None:
+        found += ["--bind", str(view.gateway), GATEWAY]
     for path in covered(view.visible):
         found += ["--tmpfs", path, "--remount-ro", path]
     return [*found, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE, "--"]

@@ -5,9 +5,7 @@ nothing of the project: the project is not in the sandbox. What to do is in a JS
 
     {"command": [...], "environment": {...}, "files": {path: text}, "folder": "/workspace",
      "limits": {"file_bytes": n, "processes": n, "files": n, "core_bytes": 0},
-     "port": 18080, "gateway": "/kernelmark/gateway.sock"}
-
-`relay` is what the host uses at the other end of the gateway's socket.
+     "port": 18080, "gateway": "/run/gateway.sock"}
 """
 
 import asyncio
@@ -23,17 +21,15 @@ from collections.abc import Awaitable, Callable
 _CHUNK_BYTES = 1 << 16
 _PR_SET_PDEATHSIG = 1
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect = Callable[[], Awaitable[Streams]]
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def relay(connect: Connect) -> Handler:
-    """A handler of connections that passes bytes to and from what `connect` opens."""
+def relay(path: str) -> Handler:
+    """A handler of connections that passes bytes to and from the Unix socket at `path`."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
-            far_reader, far_writer = await connect()
+            far_reader, far_writer = await asyncio.open_unix_connection(path)
             sending = asyncio.ensure_future(_pump(reader, far_writer))
             await _pump(far_reader, writer)
             sending.cancel()
@@ -58,8 +54,7 @@ def serve_gateway(listener: socket.socket, path: str) -> None:
     """Passes connections of `listener` to the Unix socket at `path`, for ever."""
 
     async def serve() -> None:
-        handler = relay(lambda: asyncio.open_unix_connection(path))
-        server = await asyncio.start_server(handler, sock=listener)
+        server = await asyncio.start_server(relay(path), sock=listener)
         await server.serve_forever()
 
     asyncio.run(serve())

@@ -7,7 +7,6 @@ from outside (memory, processes, disk, time), so that an agent cannot lift them.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
@@ -24,11 +23,10 @@ from pathlib import Path
 
 from kernelmark.evaluators.sandbox import bubblewrap
 from kernelmark.evaluators.sandbox.judge_socket import Answerer, judge_socket
-from kernelmark.evaluators.sandbox.launch import relay
 from kernelmark.evaluators.sandbox.processes import folder_bytes, tree_use
 from kernelmark.evaluators.sandbox.transcript import Transcript
 
-#: where the gateway is for an agent; a network namespace has no other use for the port
+#: where an agent in a sandbox finds the gateway: a port of its own network namespace
 GATEWAY_PORT = 18080
 _TICK_S = 0.25
 _DISK_EVERY = 8  #: ticks
@@ -52,8 +50,8 @@ class AgentLimits:
 class Plan:
     """What is to be run. `files`: paths and contents, written into the agent's home before.
 
-    `visible`: folders and files of this machine that it is shown, read-only. `gateway_port`: the
-    gateway's on this machine, None where the agent calls no model. `bare`: without a sandbox.
+    `visible`: folders and files of this machine that it is shown, read-only. `gateway`: the
+    gateway's Unix socket, None where the agent calls no model. `bare`: without a sandbox.
     """
 
     command: tuple[str, ...]
@@ -61,7 +59,7 @@ class Plan:
     files: Mapping[str, str] = field(default_factory=dict)
     visible: tuple[str, ...] = ()
     candidate: str = "candidate.py"
-    gateway_port: int | None = None
+    gateway: Path | None = None
     limits: AgentLimits = AgentLimits()
     bare: bool = False
 
@@ -85,12 +83,11 @@ class Places:
     home: str
     workspace: str
     control: str
-    gateway_url: str  #: scheme, host and port; empty where there is none
 
 
 @contextlib.contextmanager
-def prepared(root: Path, bare: bool, gateway_port: int | None) -> Iterator[tuple[Path, Places]]:
-    """A control folder for one session with its workspace at `root`; gone after the block.
+def prepared(workspace: Path, bare: bool) -> Iterator[tuple[Path, Places]]:
+    """A control folder for one session, and paths as its agent will know them.
 
     It lies under the system's temporary folder: the names of sockets must be short.
     """
@@ -98,11 +95,9 @@ def prepared(root: Path, bare: bool, gateway_port: int | None) -> Iterator[tuple
         control = Path(name)
         if bare:
             (control / "home").mkdir()
-            url = "" if gateway_port is None else f"http://127.0.0.1:{gateway_port}"
-            yield control, Places(str(control / "home"), str(root), name, url)
-            return
-        url = "" if gateway_port is None else f"http://127.0.0.1:{GATEWAY_PORT}"
-        yield control, Places(bubblewrap.HOME, bubblewrap.WORKSPACE, bubblewrap.CONTROL, url)
+            yield control, Places(str(control / "home"), str(workspace), name)
+        else:
+            yield control, Places(bubblewrap.HOME, bubblewrap.WORKSPACE, bubblewrap.CONTROL)
 
 
 def run_agent(
@@ -120,12 +115,10 @@ def run_agent(
     words = [python, f"{places.control}/launch.py", f"{places.control}/launch.json"]
     if not plan.bare:
         visible = (*plan.visible, *shown)
-        view = bubblewrap.View(workspace, control, visible, plan.limits.memory_bytes // 2)
+        memory = plan.limits.memory_bytes // 2
+        view = bubblewrap.View(workspace, control, plan.gateway, visible, memory)
         words = [*bubblewrap.words(view), *words]
-    with (
-        judge_socket(control / "judge.sock", answer),
-        _gateway_socket(control / "gateway.sock", None if plan.bare else plan.gateway_port),
-    ):
+    with judge_socket(control / "judge.sock", answer):
         return _watched(words, plan.limits, workspace, transcript, called_off)
 
 
@@ -147,7 +140,6 @@ def _write_control(plan: Plan, control: Path, places: Places, python: str) -> No
         "KERNELMARK_JUDGE": f"{places.control}/judge.sock",
         "KERNELMARK_CANDIDATE": f"{places.workspace}/{plan.candidate}",
     }
-    relayed = plan.gateway_port is not None and not plan.bare
     launch = {
         "command": list(plan.command),
         "environment": environment,
@@ -159,7 +151,7 @@ def _write_control(plan: Plan, control: Path, places: Places, python: str) -> No
             "core_bytes": 0,
         },
         "port": GATEWAY_PORT,
-        "gateway": f"{places.control}/gateway.sock" if relayed else "",
+        "gateway": bubblewrap.GATEWAY if plan.gateway is not None and not plan.bare else "",
     }
     if plan.bare:  # counted for the whole user there, not for the agent
         del launch["limits"]["processes"]  # type: ignore[attr-defined]
@@ -174,38 +166,6 @@ def _python(bare: bool) -> tuple[str, tuple[str, ...]]:
         return _PYTHON, ()
     own = os.path.join(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
     return own, (sys.base_prefix,)
-
-
-@contextlib.contextmanager
-def _gateway_socket(path: Path, port: int | None) -> Iterator[None]:
-    """A Unix socket that leads to the gateway's port, served by a thread until the block ends."""
-    if port is None:
-        yield
-        return
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="gateway relay")
-    thread.start()
-
-    async def start() -> asyncio.Server:
-        handler = relay(lambda: asyncio.open_connection("127.0.0.1", port))
-        return await asyncio.start_unix_server(handler, path)
-
-    async def end(server: asyncio.Server) -> None:
-        server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-
-    server = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    path.chmod(0o666)  # the folder that it lies in is private
-    try:
-        yield
-    finally:
-        asyncio.run_coroutine_threadsafe(end(server), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def _watched(
