@@ -28,7 +28,7 @@ def _start(seat: Seat) -> Start:
 
 PRESET = Preset(
     program="aider",
-    dialect="chat",
+    provider="openai",
     tested="0.86.2",
     install="pip install aider-chat",
     start=_start,

@@ -38,11 +38,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Preset:
-    """A command-line agent. `dialect` is the gateway's word for what it speaks; `tested` the
-    version that the project's own tests run; `install` says where it comes from."""
+    """A command-line agent. `provider`: whose words it speaks, ``openai``, ``anthropic`` or
+    ``gemini``. `tested`: the version that the project's own tests run. `install`: where it comes
+    from."""
 
     program: str
-    dialect: str
+    provider: str
     tested: str
     install: str
     start: Callable[[Seat], Start]

@@ -30,7 +30,7 @@ def _start(seat: Seat) -> Start:
 
 PRESET = Preset(
     program="claude",
-    dialect="messages",
+    provider="anthropic",
     tested="2.1.197",
     install="npm install -g @anthropic-ai/claude-code",
     start=_start,

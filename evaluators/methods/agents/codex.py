@@ -40,7 +40,7 @@ def _start(seat: Seat) -> Start:
 
 PRESET = Preset(
     program="codex",
-    dialect="responses",
+    provider="openai",
     tested="0.171.0",
     install="npm install -g @openai/codex",
     start=_start,

@@ -28,7 +28,7 @@ def _start(seat: Seat) -> Start:
 
 PRESET = Preset(
     program="gemini",
-    dialect="gemini",
+    provider="gemini",
     tested="0.61.0",
     install="npm install -g @google/gemini-cli",
     start=_start,

@@ -24,7 +24,7 @@ def _start(seat: Seat) -> Start:
 
 PRESET = Preset(
     program="mini",
-    dialect="chat",
+    provider="openai",
     tested="2.4.6",
     install="pip install mini-swe-agent",
     start=_start,

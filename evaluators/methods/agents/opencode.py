@@ -37,7 +37,7 @@ def _start(seat: Seat) -> Start:
 
 PRESET = Preset(
     program="opencode",
-    dialect="chat",
+    provider="openai",
     tested="1.18.33",
     install="npm install -g opencode-ai",
     start=_start,
