@@ -28,6 +28,7 @@ from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
 from kernelmark.evaluators.grading.hints import autotuned_in_place
 from kernelmark.evaluators.grading.isolation import Limits
+from kernelmark.evaluators.grading.reads import MOST_READS
 from kernelmark.evaluators.grading.records import (
     GATES,
     Candidate,
@@ -39,6 +40,7 @@ from kernelmark.evaluators.grading.records import (
     Timing,
     Verdict,
 )
+from kernelmark.evaluators.grading.results import Question
 from kernelmark.evaluators.grading.session import Memory, Session
 from kernelmark.evaluators.grading.settings import Settings as Settings  # `grade` takes them
 from kernelmark.evaluators.grading.speed import Speed, Timekeeper, own_kernels_of, time_cases
@@ -223,8 +225,10 @@ class _Cascade:
         try:
             record(True, gate(stack))
         except Fault as fault:
-            record(False, fault.message)
-            raise Stopped(fault.status, fault.message) from fault
+            late = fault.status == "timed_out" and self._late()
+            message = late or fault.message
+            record(False, message)
+            raise Stopped(fault.status, message) from fault
         except Stopped as stop:
             record(False, stop.message)
             raise
@@ -306,6 +310,8 @@ class _Cascade:
         return f"{len(cases)} cases, {report.calls} calls, {len(report.comparisons)} results right"
 
     def _integrity(self, stack: contextlib.ExitStack) -> str:
+        if self.language.own_kernels:
+            self._few_reads()
         if not self.language.own_kernels or self.operator.kind != "compute":
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
         workers: list[contextlib.AbstractContextManager[Session]] = []
@@ -314,11 +320,12 @@ class _Cascade:
             workers.append(opened := self._opened("candidate", disabled=True))
             return stack.enter_context(opened)
 
-        seen = integrity.replay(
-            open_session,
-            self._replayable(),
-            lambda case: self.gate.question(case, case.draws[0]),
-        )
+        def question(case: Case) -> Question:
+            self._check_time()
+            return self.gate.question(case, case.draws[0])
+
+        seen = integrity.replay(open_session, self._replayable(), question)
+        self._check_time()  # a runner that had no time left was not wrong without its kernels
         self.work.evidence["replayed_without_kernels"] = list(seen.replayed)
         self.work.evidence["right_without_kernels"] = list(seen.right_without)
         if seen.right_without:
@@ -335,6 +342,17 @@ class _Cascade:
         self.work.evidence["silent_cases"] = {name: list(why) for name, why in seen.silent.items()}
         text = f"no case of {self.operator.id} can show that kernels gave the answer"
         raise Stopped("infrastructure_error", text)
+
+    def _few_reads(self) -> None:
+        """The host may read a length or a factor, not what an answer is computed from."""
+        reads = self.session.most_reads
+        self.work.evidence["host_reads"] = reads
+        if reads > MOST_READS:
+            raise Stopped(
+                "tampered",
+                f"host code read {reads} elements of tensors in one call; up to {MOST_READS} may "
+                "be sizes and factors: what an answer is made of is for kernels to read",
+            )
 
     def _replayable(self) -> list[Case]:
         """Small cases in a random order, those that were asked for first."""
@@ -448,7 +466,7 @@ class _Cascade:
                 yield session
             return
         try:
-            yield Session(worker, self.memory, self.settings.timeout_s)
+            yield self._session(worker)
         finally:
             worker.end()
 
@@ -476,7 +494,7 @@ class _Cascade:
         assert self.server is not None
         worker = self.server.spawn(role, self.chip, _limits(self.chip, self.settings))
         try:
-            session = Session(worker, self.memory, self.settings.timeout_s)
+            session = self._session(worker)
             if role == "baseline":
                 session.load(operator=self.operator.id)
             else:
@@ -490,10 +508,22 @@ class _Cascade:
         finally:
             worker.end()
 
+    def _session(self, worker: Worker) -> Session:
+        """`worker`, with what is left of the grade's time for all that it is asked."""
+        ends_at = self.work.began + self.settings.grade_timeout_s
+        return Session(worker, self.memory, self.settings.timeout_s, ends_at)
+
     def _check_time(self) -> None:
-        if time.monotonic() - self.work.began > self.settings.grade_timeout_s:
-            limit = self.settings.grade_timeout_s
-            raise Stopped("timed_out", f"the grade took longer than {limit:g} s")
+        if late := self._late():
+            raise Stopped("timed_out", late)
+
+    def _late(self) -> str:
+        """What to say if the grade has taken longer than it may; else empty."""
+        limit = self.settings.grade_timeout_s
+        if time.monotonic() - self.work.began < limit:
+            return ""
+        call = self.settings.timeout_s
+        return f"the grade took longer than {limit:g} s in all (each call may take {call:g} s)"
 
 
 def _limits(chip: Chip, settings: Settings) -> Limits:

@@ -6,6 +6,8 @@ later changes nothing. Device layer.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
@@ -74,13 +76,23 @@ class Memory:
 class Session:
     """One runner with a loaded function."""
 
-    def __init__(self, worker: Worker, memory: Memory, timeout_s: float) -> None:
+    def __init__(
+        self, worker: Worker, memory: Memory, timeout_s: float, ends_at: float = math.inf
+    ) -> None:
+        """`timeout_s`: for one request; `ends_at`: by the monotonic clock, for all of them."""
         self.worker = worker
         self.memory = memory
-        self.timeout_s = timeout_s
+        self.most_reads = 0  #: elements of tensors that host code read in one call
+        self._timeout_s = timeout_s
+        self._ends_at = ends_at
         self._opened = 0
         self._tasks = 0  #: threads of the process with the candidate loaded
         self._layouts: dict[int, list[wire.Layout]] = {}
+
+    @property
+    def timeout_s(self) -> float:
+        """For the next request: no longer than what is left for all of them."""
+        return max(0.0, min(self._timeout_s, self._ends_at - time.monotonic()))
 
     def load(self, **fields: Any) -> None:
         """Imports the candidate or the baseline in the runner."""
@@ -135,6 +147,7 @@ class Session:
         reply = self.worker.ask(op, self.timeout_s, slot=slot, region=region, inputs_at=places)
         try:
             self._nothing_runs_on(reply)
+            self.most_reads = max(self.most_reads, field(reply, "reads", int))
             return self._outcome(reply, layouts, region)
         except Garbled as error:
             raise self.worker.garbled(error) from error

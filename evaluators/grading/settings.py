@@ -16,7 +16,7 @@ class Settings:
     seed: int | None = None  #: None is secret, as it must be for anything that counts
     timing: bool = True
     timeout_s: float = 60.0  #: for one request to a runner: a load, or a call with its compilation
-    grade_timeout_s: float = 900.0
+    grade_timeout_s: float = 900.0  #: for all of them together
     patience_s: float = 1.0  #: time of calls after which an interpreted case gets no more draws
     index: int = 0  #: which accelerator
     #: folder where baselines keep what they compile, never a candidate's; empty: the user's own
