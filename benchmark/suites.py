@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from kernelmark.operators.records import Operator
+from kernelmark.operators.records import Case, Operator, Tolerance
 from kernelmark.operators.registry import (
     UnknownName,
     all_operators,
@@ -139,13 +139,32 @@ def operator_digest(operator: Operator) -> str:
 
     The oracle's code is not part of it: a corrected oracle is a new release, said in the changelog.
     """
-    definition = [
+    return definition_digest(
         operator.id,
         operator.kind,
         operator.signatures,
         operator.baseline_name,
-        repr(operator.tolerance),
-        [repr(case) for case in operator.cases()],
+        operator.tolerance,
+        operator.cases(),
+    )
+
+
+def definition_digest(
+    id: str,
+    kind: str,
+    signatures: Iterable[str],
+    baseline_name: str,
+    tolerance: Tolerance,
+    cases: Iterable[Case],
+) -> str:
+    """`operator_digest` of an operator of which these are known, as of a published one."""
+    definition = [
+        id,
+        kind,
+        list(signatures),
+        baseline_name,
+        repr(tolerance),
+        [repr(case) for case in cases],
     ]
     return hashlib.sha256(json.dumps(definition).encode()).hexdigest()
 
