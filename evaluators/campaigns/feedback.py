@@ -25,7 +25,7 @@ def feedback(verdict: Verdict, operator: Operator) -> str:
     told = {case.name: f"the call {describe_case(operator, case)}" for case in told_cases(operator)}
     failed = next((gate.name for gate in verdict.gates if not gate.passed), "")
     head = f"{verdict.status} (gate {failed})" if failed else verdict.status
-    lines = [head, *_reason(verdict, told)]
+    lines = [head, *([] if verdict.findings else _reason(verdict, told))]
     lines += [f"line {f.line}: {f.reason}" for f in verdict.findings[:_MAX_FINDINGS]]
     lines += [
         f"kernel {build.kernel} {build.config}: {build.error[:MAX_TEXT]}"

@@ -8,7 +8,7 @@ from kernelmark.operators.registry import get_operator
 
 #: in order of preference; two of a source, of different families
 _EXAMPLES = (
-    *("aten::softmax", "aten::silu", "vllm::rms_norm", "vllm::silu_and_mul"),
+    *("aten::softmax", "aten::silu", "vllm::rms_norm", "vllm::topk_softmax"),
     *("cublas::cublasSaxpy_v2", "cublas::cublasSdot_v2"),
 )
 

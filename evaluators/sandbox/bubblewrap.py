@@ -88,11 +88,11 @@ def words(view: View) -> list[str]:
         file = view.control / f"etc-{name}"
         file.write_text(text, encoding="utf-8")
         found += ["--ro-bind", str(file), f"/etc/{name}"]
-    found += _mounts(view.visible)
     size = _sized(program, view.memory_bytes)
     found += ["--dev", "/dev", "--proc", "/proc"]
     for path in ("/tmp", HOME, "/dev/shm"):
         found += [*size, "--tmpfs", path]
+    found += _mounts(view.visible)
     found += ["--ro-bind", str(view.control), CONTROL, "--bind", str(view.workspace), WORKSPACE]
     if view.gateway is not None:
         found += ["--bind", str(view.gateway), GATEWAY]

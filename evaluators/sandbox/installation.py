@@ -41,7 +41,7 @@ def find_installation(name: str) -> Installation | None:
             path += [os.path.dirname(interpreter), *below.path]
     shown = sorted(p for p in visible if not p.startswith(_SYSTEM))
     outer = [p for p in shown if not any(p != q and p.startswith(f"{q}/") for q in shown)]
-    kept = [folder for folder in dict.fromkeys(path) if not folder.startswith(_SYSTEM)]
+    kept = [folder for folder in dict.fromkeys(path) if not f"{folder}/".startswith(_SYSTEM)]
     return Installation(program, tuple(outer), tuple(kept))
 
 
