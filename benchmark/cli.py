@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from kernelmark.benchmark.commands import catalogue, grading, runs, store, usage
+from kernelmark.benchmark.commands import catalogue, dataset, grading, runs, store, usage
 from kernelmark.benchmark.commands.shared import INFRASTRUCTURE, USAGE, complain
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 
@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (catalogue, grading, runs, store, usage):
+for module in (catalogue, dataset, grading, runs, store, usage):
     app.add_typer(module.app)
 
 
