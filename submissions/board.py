@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -17,19 +18,20 @@ from kernelmark.benchmark.errors import UserError
 from kernelmark.benchmark.scoring import add_scores, code_sha256
 from kernelmark.evaluators.campaigns.campaign import now
 from kernelmark.submissions.home import Home
-from kernelmark.submissions.lake import exclusive, parts
+from kernelmark.submissions.lake import Part, exclusive, parts, shadowed
 from kernelmark.submissions.tables import SCHEMAS
 
 #: older boards that stay for readers which opened them by path
 _KEPT = 2
 
 
-def build(home: Home) -> Path:
+def build(home: Home, wait_s: float = 0.0) -> Path:
     """Builds the database of what the lake holds and makes it the current one; its path.
 
-    Does nothing where the current one is built from the same parts by the same code.
+    Does nothing where the current one is built from the same parts by the same code. Waits up to
+    `wait_s` for another ingest to end, then raises `InfrastructureError`.
     """
-    with exclusive(home):
+    with exclusive(home, wait_s):
         target = home.boards / f"{_digest(home)}.duckdb"
         if not target.exists():
             home.boards.mkdir(parents=True, exist_ok=True)
@@ -53,20 +55,17 @@ def open_board(home: Home) -> duckdb.DuckDBPyConnection:
 
 
 def _write(home: Home, path: Path) -> None:
+    found = parts(home)
     with duckdb.connect(str(path)) as connection:
         for name, schema in SCHEMAS.items():
             connection.register("empty", schema.empty_table())
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM empty")
             connection.unregister("empty")
-            files = sorted(str(file) for file in home.lake.glob(f"[!.]*/{name}.parquet"))
-            if files:
-                connection.execute(
-                    f"INSERT INTO {name} BY NAME SELECT * FROM read_parquet(?)", [files]
-                )
+            _fill(connection, name, home, found)
         add_scores(connection)
         connection.execute(
             "CREATE TABLE build AS SELECT ? AS built_at, ? AS parts, ? AS code_sha256",
-            [now(), len(parts(home)), code_sha256()],
+            [now(), len(found), code_sha256()],
         )
         connection.execute("CHECKPOINT")
     descriptor = os.open(path, os.O_RDONLY)
@@ -76,8 +75,38 @@ def _write(home: Home, path: Path) -> None:
         os.close(descriptor)
 
 
+def _fill(
+    connection: duckdb.DuckDBPyConnection, table: str, home: Home, found: Sequence[Part]
+) -> None:
+    """Copies a table's rows out of the parts, each event's once."""
+    files = [_file(home, part.name, table) for part in found if part.rows.get(table)]
+    if not files:
+        return
+    rows = "read_parquet($files, union_by_name = true, filename = 'part_file')"
+    query = f"INSERT INTO {table} BY NAME SELECT * EXCLUDE (part_file) FROM {rows}"
+    again = [
+        (_file(home, name, table), event)
+        for name, twice in shadowed(found).items()
+        for event in twice
+    ]
+    if not again or "submission" not in SCHEMAS[table].names:
+        connection.execute(query, {"files": files})
+        return
+    # Only ingests of two machines can both hold an event, and their events are submissions.
+    connection.execute("CREATE TEMP TABLE shadowed (part_file VARCHAR, submission VARCHAR)")
+    connection.executemany("INSERT INTO shadowed VALUES (?, ?)", again)
+    query += " WHERE (part_file, submission) NOT IN (SELECT (part_file, submission) FROM shadowed)"
+    connection.execute(query, {"files": files})
+    connection.execute("DROP TABLE shadowed")
+
+
+def _file(home: Home, part: str, table: str) -> str:
+    return str(home.lake / part / f"{table}.parquet")
+
+
 def _digest(home: Home) -> str:
-    text = "\n".join([code_sha256(), *parts(home)])
+    schemas = "\n".join(f"{name} {schema}" for name, schema in SCHEMAS.items())
+    text = "\n".join([code_sha256(), schemas, *(part.name for part in parts(home))])
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 

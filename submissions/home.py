@@ -3,12 +3,15 @@
 ::
 
     runs/<run>/               run folders, unless --out says otherwise
-    inbox/<submission>/       sealed bundles, delivered, not yet ingested
+    inbox/<submission>/       sealed bundles, delivered, not yet ingested; <name>.zip too
     bundles/<submission>/     bundles that have been ingested, kept as they came
-    rejected/<submission>/    bundles that did not validate, with problems.json
-    lake/<part>/<table>.parquet   immutable rows; a part is one submission, catalogue or decision
+    rejected/<name>/          bundles that did not validate, beside <name>.problems.json
+    lake/<part>/              immutable rows: one Parquet file a table, part.json beside them
     boards/<digest>.duckdb    databases built from the lake
     current.duckdb            link to the one in use
+    claims/                   who is re-grading what (`submissions.claims`)
+    regrades/<regrade>/       re-grades in progress: verdicts that are there already
+    hub.json                  what has been exchanged with a results repository
 """
 
 from __future__ import annotations
@@ -59,6 +62,16 @@ class Home:
         return self.root / "current.duckdb"
 
     @property
+    def claims(self) -> Path:
+        """Who is re-grading what."""
+        return self.root / "claims"
+
+    @property
+    def regrades(self) -> Path:
+        """Re-grades in progress."""
+        return self.root / "regrades"
+
+    @property
     def ingest_lock(self) -> Path:
-        """Held by the one process that ingests or builds."""
+        """Held by the one process that writes the lake or builds."""
         return self.root / "ingest.lock"

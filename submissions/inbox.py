@@ -10,27 +10,29 @@ from kernelmark.evaluators.campaigns.campaign import now
 from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.submissions.bundle import Disclosure, Submission, seal
 from kernelmark.submissions.home import Home
+from kernelmark.submissions.redaction import Redactor
 
 
-def deliver(home: Home, folder: RunFolder, disclosure: Disclosure) -> tuple[Submission, bool]:
+def deliver(
+    home: Home, folder: RunFolder, disclosure: Disclosure, redactor: Redactor | None = None
+) -> tuple[Submission, bool]:
     """Seals a run into the inbox. False with it: the same bundle is there, or was ingested."""
-    home.inbox.mkdir(parents=True, exist_ok=True)
-    staging = home.inbox / f".{uuid.uuid4().hex}"
+    staging = new_staging(home)
     try:
-        submission = seal(folder, disclosure, staging, now())
-        return submission, _move(staging, home, submission.id)
+        submission = seal(folder, disclosure, staging, now(), redactor)
+        return submission, place(home, staging, submission.id)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 
 
-def waiting(home: Home) -> list[Path]:
-    """Bundles that wait to be ingested, by name."""
-    if not home.inbox.exists():
-        return []
-    return sorted(path for path in home.inbox.iterdir() if not path.name.startswith("."))
+def new_staging(home: Home) -> Path:
+    """A path in the inbox, not there yet, that whoever looks into the inbox passes over."""
+    home.inbox.mkdir(parents=True, exist_ok=True)
+    return home.inbox / f".{uuid.uuid4().hex}"
 
 
-def _move(staging: Path, home: Home, id: str) -> bool:
+def place(home: Home, staging: Path, id: str) -> bool:
+    """Renames a bundle into the inbox. False: the same one is there, or was ingested."""
     if (home.bundles / id).exists():
         return False
     try:
@@ -41,3 +43,10 @@ def _move(staging: Path, home: Home, id: str) -> bool:
             raise
         return False
     return True
+
+
+def waiting(home: Home) -> list[Path]:
+    """What waits to be ingested, by name."""
+    if not home.inbox.exists():
+        return []
+    return sorted(path for path in home.inbox.iterdir() if not path.name.startswith("."))

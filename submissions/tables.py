@@ -1,7 +1,11 @@
 """The lake's tables: one explicit, flat schema each, and the rows that a bundle gives.
 
 Enforced when written; a column that is empty throughout has its type all the same. What is nested
-and only ever shown whole (gates, findings, evidence) is one JSON text.
+and only ever shown whole (gates, findings, evidence) is one JSON text. Rows are tuples in the order
+of the schema, as there are millions of them.
+
+What a submitter claims and what we found ourselves never share a table: verdicts of a re-grade are
+in `regrade_verdicts` and so on, of the same columns and the re-grade's id.
 """
 
 from __future__ import annotations
@@ -9,12 +13,26 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
+from operator import attrgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+from pydantic import TypeAdapter
 
-from kernelmark.evaluators.grading.records import Samples, Timing, Verdict, to_json
+from kernelmark.evaluators.campaigns.records import Attempt
+from kernelmark.evaluators.grading.records import (
+    Comparison,
+    Finding,
+    Gate,
+    KernelBuild,
+    Portability,
+    Samples,
+    Timing,
+    Verdict,
+    to_json,
+)
+from kernelmark.evaluators.metering.ledger import LedgerRow
 from kernelmark.submissions.bundle import Submission
 from kernelmark.submissions.validation import Contents
 
@@ -22,6 +40,7 @@ TEXT, INTEGER, NUMBER, FLAG = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 NUMBERS = pa.list_(pa.float64())
 
 Row = dict[str, Any]
+Values = tuple[Any, ...]
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -60,6 +79,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         trained_on_benchmark=TEXT,
         open_weights=TEXT,
         attempts_declared=INTEGER,
+        redactions=TEXT,
         created_at=TEXT,
         sealed_at=TEXT,
         ingested_at=TEXT,
@@ -221,6 +241,50 @@ SCHEMAS: dict[str, pa.Schema] = {
     "trust": _schema(submission=TEXT, trust=TEXT, reason=TEXT, decided_by=TEXT, decided_at=TEXT),
 }
 
+#: a re-grade: one submission graded again here. `outcome` as in `submissions.regrading`; speeds are
+#: ours over claimed, geometric mean over operators, with an interval (95%)
+SCHEMAS["regrades"] = _schema(
+    regrade=TEXT,
+    submission=TEXT,
+    chip=TEXT,
+    sku=TEXT,
+    same_sku=FLAG,
+    tier=TEXT,
+    outcome=TEXT,
+    reason=TEXT,
+    candidates=INTEGER,
+    agreeing=INTEGER,
+    contradicting=INTEGER,
+    speed_ratio=NUMBER,
+    speed_ratio_low=NUMBER,
+    speed_ratio_high=NUMBER,
+    graded_by=TEXT,
+    benchmark_version=TEXT,
+    environment=TEXT,
+    started_at=TEXT,
+    ended_at=TEXT,
+)
+
+#: one candidate of a re-grade: what was claimed beside what we found
+SCHEMAS["agreements"] = _schema(
+    regrade=TEXT,
+    **_JUDGED,
+    claimed_status=TEXT,
+    status=TEXT,
+    claimed_speedup=NUMBER,
+    speedup=NUMBER,
+    ratio=NUMBER,
+    ratio_low=NUMBER,
+    ratio_high=NUMBER,
+    agrees=FLAG,
+    reason=TEXT,
+)
+
+#: tables of what the judge said, kept for re-grades too
+_GRADED = ("verdicts", "comparisons", "timings", "samples")
+for _name in _GRADED:
+    SCHEMAS[f"regrade_{_name}"] = SCHEMAS[_name].insert(0, pa.field("regrade", TEXT))
+
 
 def to_table(name: str, rows: Sequence[Row]) -> pa.Table:
     """Rows as a table of the schema `name`. Raises where a row has other columns or types."""
@@ -228,147 +292,193 @@ def to_table(name: str, rows: Sequence[Row]) -> pa.Table:
     for row in rows:
         if row.keys() != set(schema.names):
             raise ValueError(f"{name}: columns {sorted(row.keys() ^ set(schema.names))}")
-    return pa.Table.from_pylist(list(rows), schema=schema)
+    return _table(name, [tuple(row[column] for column in schema.names) for row in rows])
+
+
+def _table(name: str, rows: Sequence[Values]) -> pa.Table:
+    schema = SCHEMAS[name]
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    if len(columns) != len(schema):
+        raise ValueError(f"{name}: {len(columns)} columns, not {len(schema)}")
+    arrays = []
+    for field, values in zip(schema, columns, strict=True):
+        try:
+            arrays.append(pa.array(values, field.type))
+        except (pa.ArrowInvalid, OverflowError, UnicodeError) as error:
+            raise ValueError(f"{name}.{field.name}: {error}") from None
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def bundle_tables(contents: Contents, ingested_at: str) -> dict[str, pa.Table]:
-    """Every table that a validated bundle has rows for."""
+    """Every table that a validated bundle has rows for.
+
+    Raises `ValueError` where a number or text does not fit its column.
+    """
     submission = contents.submission
     assert submission is not None
     id = submission.id
-    rows: dict[str, list[Row]] = {
-        "submissions": [_submission_row(submission, ingested_at)],
-        "run_operators": [
-            {"submission": id, "operator": operator, "operator_digest": digest}
-            for operator, digest in submission.run.operators.items()
+    decision = (id, "self_reported", "as submitted", "ingest", ingested_at)
+    rows: dict[str, list[Values]] = {
+        "run_operators": [(id, *pair) for pair in submission.run.operators.items()],
+        "attempts": [
+            _attempt_row(id, attempt)
+            for production in contents.productions
+            for attempt in production.attempts
         ],
-        "attempts": list(_attempt_rows(id, contents)),
         "candidates": [
-            {
-                "submission": id,
-                "operator": operator,
-                "candidate": candidate.id,
-                "language": candidate.language,
-                "entry": candidate.entry,
-                "source": candidate.source,
-            }
-            for (operator, _), candidate in contents.candidates.items()
+            (id, *key, candidate.language, candidate.entry, candidate.source)
+            for key, candidate in contents.candidates.items()
         ],
-        "verdicts": [_verdict_row(id, verdict) for verdict in contents.verdicts],
-        "comparisons": [row for v in contents.verdicts for row in _comparison_rows(id, v)],
-        "timings": [_timing_row(id, v, t) for v in contents.verdicts for t in v.timings],
-        "samples": [row for v in contents.verdicts for row in _sample_rows(id, v)],
-        "portability": list(_portability_rows(id, contents)),
-        "usage": list(_usage_rows(id, contents)),
-        "trust": [
-            {
-                "submission": id,
-                "trust": "self_reported",
-                "reason": "as submitted",
-                "decided_by": "ingest",
-                "decided_at": ingested_at,
-            }
+        "portability": [
+            _portability_row(id, line.operator, line.candidate, row)
+            for line in contents.portability
+            for row in line.targets
         ],
+        "usage": [_usage_row(id, row) for row in contents.ledger],
+        "trust": [decision],
+        **graded_rows((id,), contents.verdicts),
     }
-    return {name: to_table(name, table) for name, table in rows.items() if table}
+    tables = {name: _table(name, table) for name, table in rows.items() if table}
+    return {"submissions": to_table("submissions", [_submission(submission, ingested_at)])} | tables
 
 
-def _submission_row(submission: Submission, ingested_at: str) -> Row:
+def graded_rows(prefix: Values, verdicts: Iterable[Verdict]) -> dict[str, list[Values]]:
+    """Rows of the tables of verdicts; each begins with `prefix`, the ids of what they belong to."""
+    rows: dict[str, list[Values]] = {name: [] for name in _GRADED}
+    for verdict in verdicts:
+        judged = (*prefix, verdict.operator, verdict.candidate)
+        rows["verdicts"].append(judged + _verdict_values(verdict))
+        rows["comparisons"] += [judged + _comparison_values(c) for c in verdict.comparisons]
+        for timing in verdict.timings:
+            rows["timings"].append(judged + _timing_values(timing))
+            for side, samples in (("candidate", timing.candidate), ("baseline", timing.baseline)):
+                numbers = (samples.kernels, samples.device_us, samples.block_us)
+                rows["samples"].append((*judged, timing.case, side, *numbers))
+    return rows
+
+
+def regrade_tables(
+    regrade: Row, agreements: Sequence[Row], verdicts: Iterable[Verdict]
+) -> dict[str, pa.Table]:
+    """Every table of a re-grade."""
+    graded = graded_rows((regrade["regrade"], regrade["submission"]), verdicts)
+    tables = {f"regrade_{name}": _table(f"regrade_{name}", rows) for name, rows in graded.items()}
+    return {
+        "regrades": to_table("regrades", [regrade]),
+        "agreements": to_table("agreements", agreements),
+        **{name: table for name, table in tables.items() if table.num_rows},
+    }
+
+
+def _submission(submission: Submission, ingested_at: str) -> Row:
     run = to_json(submission.run)
-    disclosure = to_json(submission.disclosure)
     return {
         **{name: run[name] for name in SCHEMAS["submissions"].names if name in run},
-        **disclosure,
+        **to_json(submission.disclosure),
         "submission": submission.id,
         "run": submission.run.id,
         "targets": json.dumps(run["targets"]),
         "options": json.dumps(run["options"]),
         "environment": json.dumps(run["environment"]),
         "complete": submission.complete,
-        "created_at": submission.run.created_at,
+        "redactions": json.dumps(submission.redactions),
         "sealed_at": submission.sealed_at,
         "ingested_at": ingested_at,
     }
 
 
-def _attempt_rows(id: str, contents: Contents) -> Iterable[Row]:
-    for production in contents.productions:
-        for attempt in production.attempts:
-            row = to_json(attempt)
-            number = row.pop("number")
-            candidate = row.pop("candidate") or None
-            yield {**row, "submission": id, "attempt": number, "candidate": candidate}
+_ATTEMPT = attrgetter("language", "entry", "failure", "note", "seconds", "created_at")
 
 
-def _judged(id: str, verdict: Verdict) -> Row:
-    return {"submission": id, "operator": verdict.operator, "candidate": verdict.candidate}
+def _attempt_row(id: str, attempt: Attempt) -> Values:
+    start = (id, attempt.operator, attempt.number, attempt.candidate or None)
+    return start + _ATTEMPT(attempt)
 
 
-def _verdict_row(id: str, verdict: Verdict) -> Row:
-    data = to_json(verdict)
-    nested = ("gates", "findings", "builds", "evidence", "environment")
-    plain = set(SCHEMAS["verdicts"].names) - set(_JUDGED) - set(nested)
-    return {
-        **_judged(id, verdict),
-        **{name: data[name] for name in plain},
-        **{name: json.dumps(data[name]) for name in nested},
-    }
+@cache
+def _writer(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
-def _comparison_rows(id: str, verdict: Verdict) -> Iterable[Row]:
-    for comparison in verdict.comparisons:
-        row = to_json(comparison)
-        limit = row.pop("limit")
-        worst = json.dumps(row.pop("worst_index"))
-        yield {**_judged(id, verdict), **row, "error_limit": limit, "worst_index": worst}
+def _json(kind: Any, value: Any) -> str:
+    """`value` of the type `kind` as JSON; infinities and NaN are null."""
+    return _writer(kind).dump_json(value).decode() if value else "{}" if value == {} else "[]"
 
 
-def _timing_row(id: str, verdict: Verdict, timing: Timing) -> Row:
-    row = to_json(timing)
-    del row["candidate"], row["baseline"]
-    row["sm_clock_mhz"] = json.dumps(row["sm_clock_mhz"])
-    row["throttle_reasons"] = json.dumps(row["throttle_reasons"])
-    return {
-        **row,
-        **_judged(id, verdict),
-        **_percentiles("device", timing.candidate),
-        **_percentiles("baseline", timing.baseline),
-        "roofline": timing.roofline,
-    }
+_VERDICT = attrgetter("chip", "sku", "attests", "status", "message", "baseline", "tier")
 
 
-def _percentiles(side: str, samples: Samples) -> Row:
-    names = [f"{side}_p05_us", f"{side}_p50_us", f"{side}_p95_us"]
+def _verdict_values(verdict: Verdict) -> Values:
+    return (
+        *_VERDICT(verdict),
+        _json(tuple[Gate, ...], verdict.gates),
+        _json(tuple[Finding, ...], verdict.findings),
+        _json(tuple[KernelBuild, ...], verdict.builds),
+        _json(dict[str, Any], verdict.evidence),
+        _json(dict[str, str], verdict.environment),
+        verdict.seconds,
+        verdict.created_at,
+    )
+
+
+_COMPARISON = attrgetter(
+    *("case", "draw", "result", "status", "max_error", "mean_error", "p999_error", "limit"),
+    *("bad", "total"),
+)
+
+
+def _comparison_values(comparison: Comparison) -> Values:
+    worst = json.dumps(comparison.worst_index)
+    shown = (comparison.got, comparison.expected, comparison.detail)
+    return (*_COMPARISON(comparison), worst, *shown)
+
+
+_TIMING = attrgetter(
+    *("case", "device_us", "baseline_us", "speedup", "speedup_low", "speedup_high", "floor_us"),
+    *("roofline", "clock", "latency_us", "baseline_latency_us", "warm_us", "baseline_warm_us"),
+)
+
+
+def _timing_values(timing: Timing) -> Values:
+    return (
+        *_TIMING(timing),
+        *_percentiles(timing.candidate),
+        *_percentiles(timing.baseline),
+        json.dumps(timing.sm_clock_mhz),
+        json.dumps(timing.throttle_reasons),
+    )
+
+
+def _percentiles(samples: Samples) -> tuple[float | None, float | None, float | None]:
+    """5th, 50th and 95th percentile of the samples, interpolated."""
     if not samples.device_us:
-        return dict.fromkeys(names)
-    values = np.percentile(np.asarray(samples.device_us), [5, 50, 95])
-    return dict(zip(names, (float(value) for value in values), strict=True))
+        return None, None, None
+    ordered = sorted(samples.device_us)
+    return _quantile(ordered, 0.05), _quantile(ordered, 0.5), _quantile(ordered, 0.95)
 
 
-def _sample_rows(id: str, verdict: Verdict) -> Iterable[Row]:
-    for timing in verdict.timings:
-        for side, samples in (("candidate", timing.candidate), ("baseline", timing.baseline)):
-            yield {
-                **_judged(id, verdict),
-                "case": timing.case,
-                "side": side,
-                "kernels": samples.kernels,
-                "device_us": list(samples.device_us),
-                "block_us": list(samples.block_us),
-            }
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def _portability_rows(id: str, contents: Contents) -> Iterable[Row]:
-    for operator, candidate, portability in contents.portability:
-        row = to_json(portability)
-        row["kernels"] = json.dumps(row["kernels"])
-        yield {**row, "submission": id, "operator": operator, "candidate": candidate}
+_PORTABILITY = attrgetter("target", "status", "error")
+_COMPILED = attrgetter("occupancy", "matrix_instructions", "seconds")
 
 
-def _usage_rows(id: str, contents: Contents) -> Iterable[Row]:
-    for entry in contents.ledger:
-        row = {**to_json(entry), **to_json(entry.usage), "total": entry.usage.total}
-        row = {name: row[name] for name in SCHEMAS["usage"].names if name in row}
-        cost = row["cost_usd"]
-        row["cost_usd"] = cost if cost is None or math.isfinite(cost) else None
-        yield {**row, "submission": id}
+def _portability_row(id: str, operator: str, candidate: str, row: Portability) -> Values:
+    kernels = _json(tuple[KernelBuild, ...], row.kernels)
+    return (id, operator, candidate, *_PORTABILITY(row), kernels, *_COMPILED(row))
+
+
+_USAGE = tuple(name for name in SCHEMAS["usage"].names if name != "submission")
+_TOKENS = {name for name in _USAGE if name in ("total", "out_total", "out_reasoning")} | {
+    name for name in _USAGE if name.startswith("in_")
+}
+_USAGE_VALUES = attrgetter(*(f"usage.{n}" if n in _TOKENS else n for n in _USAGE))
+
+
+def _usage_row(id: str, row: LedgerRow) -> Values:
+    return (id, *_USAGE_VALUES(row))

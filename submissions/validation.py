@@ -1,14 +1,15 @@
 """Whether a bundle is what it says: read, checked, and answered with every problem found.
 
-Nothing in a bundle is executed or followed: links are refused, paths must be those that `bundle`
-writes, sizes are bounded, and each file's bytes must have the sha256 that the manifest gives.
+Nothing in a bundle is executed or followed: it is a flat folder of known names, links are refused,
+sizes are bounded, and each file's bytes must have the sha256 that the manifest gives.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,36 +20,50 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from kernelmark.evaluators.campaigns.files import slug
-from kernelmark.evaluators.campaigns.records import Production, Run
-from kernelmark.evaluators.grading.records import Candidate, Portability, Verdict
+from kernelmark.evaluators.campaigns.records import Attempt, Production, Run
+from kernelmark.evaluators.grading.records import Candidate, Verdict
 from kernelmark.evaluators.metering.ledger import LedgerRow
 from kernelmark.submissions.bundle import (
+    ATTEMPTS,
     BUNDLE_SCHEMA_VERSION,
+    CANDIDATES,
+    FILES,
+    LEDGER,
     MANIFEST,
+    PORTABILITY,
+    REQUIRED,
+    RUN,
+    VERDICTS,
+    CandidatePortability,
     Submission,
-    file_sha256,
     submission_id,
 )
+from kernelmark.submissions.redaction import secret_kind
 
-MAX_FILES = 20_000
-MAX_FILE_BYTES = 64 << 20
-MAX_BUNDLE_BYTES = 1 << 30
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_FILE_BYTES = 256 << 20
+MAX_LINE_BYTES = 16 << 20
+MAX_LINES = 200_000
+MAX_DEPTH = 64
+MAX_PROBLEMS = 200
 _CLOCK_SKEW = timedelta(days=1)
 
-_PATH = re.compile(
-    r"run\.json|ledger\.jsonl"
-    r"|attempts/[\w.\-]{1,120}\.json"
-    r"|candidates/[0-9a-f]{64}\.py"
-    r"|(verdicts|portability)/[\w.\-]{1,120}\.[0-9a-f]{16}\.json"
-)
+#: what each file of lines holds
+LINES: dict[str, Any] = {
+    ATTEMPTS: Production,
+    CANDIDATES: Candidate,
+    VERDICTS: Verdict,
+    PORTABILITY: CandidatePortability,
+    LEDGER: LedgerRow,
+}
 
 T = TypeVar("T")
+Suites = Mapping[str, set[str]]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and where: a path within the bundle, and a field if it is in one."""
+    """One thing that is wrong, and where: a file of the bundle, with line and field."""
 
     where: str
     what: str
@@ -56,265 +71,380 @@ class Problem:
 
 @dataclass
 class Contents:
-    """A bundle, read. Complete only where `problems` is empty."""
+    """A bundle, read. Complete only where `problems` is empty. `candidates` by operator and id."""
 
     submission: Submission | None = None
     productions: list[Production] = field(default_factory=list)
     candidates: dict[tuple[str, str], Candidate] = field(default_factory=dict)
     verdicts: list[Verdict] = field(default_factory=list)
-    portability: list[tuple[str, str, Portability]] = field(default_factory=list)
+    portability: list[CandidatePortability] = field(default_factory=list)
     ledger: list[LedgerRow] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
     def wrong(self, where: str, what: str) -> None:
-        """Notes a problem."""
-        self.problems.append(Problem(where, what))
+        """Notes a problem; after `MAX_PROBLEMS`, only that there are more."""
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(Problem(where, what))
+        elif len(self.problems) == MAX_PROBLEMS:
+            self.problems.append(Problem(".", "and more"))
 
 
-def read_bundle(root: Path, known_suites: Mapping[str, set[str]] | None = None) -> Contents:
+def read_bundle(root: Path, known_suites: Suites | None = None) -> Contents:
     """Reads and checks the bundle at `root`.
 
     `known_suites` maps suite digests to the ids of their operators; a digest that is not among them
     is a problem. None: suites are not checked.
     """
     contents = Contents()
-    if not _only_plain_files(root, contents):
+    present = _plain_files(root, contents)
+    if contents.problems:
         return contents
-    data = _load(root / MANIFEST, MANIFEST, contents)
-    contents.submission = _parse(Submission, data, MANIFEST, contents)
+    if MANIFEST not in present:
+        contents.wrong(MANIFEST, "is missing")
+        return contents
+    contents.submission = _manifest((root / MANIFEST).read_bytes(), contents)
     if contents.submission is None:
         return contents
-    _check_manifest(root, contents.submission, contents)
-    if not contents.problems:
-        _read_payload(root, contents.submission, contents)
+    _check_manifest(contents.submission, present, contents)
+    data = _read_files(root, contents.submission, present, contents)
+    if contents.problems:
+        return contents
+    _parse_files(data, contents.submission, contents)
     if not contents.problems:
         _cross_check(contents.submission, contents, known_suites)
     return contents
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
+def adapter(kind: Any) -> TypeAdapter[tuple[Any]]:
+    """Validates one record of class `kind` in a JSON array: exact types, no unknown fields."""
     # A tuple of one carries the configuration into the standard library's dataclasses.
-    return TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid"))
+    return TypeAdapter(tuple[kind], config=ConfigDict(extra="forbid", strict=True))
 
 
-def _parse(kind: type[T], data: Any, where: str, contents: Contents) -> T | None:
-    if data is None:
-        return None
+def parse(kind: type[T], text: bytes, where: str, contents: Contents) -> T | None:
+    """The record that the JSON `text` holds; None, with problems noted, where it holds none."""
+    checker = cast("TypeAdapter[tuple[T]]", adapter(cast(Any, kind)))
     try:
-        adapter: TypeAdapter[tuple[T]] = _adapter(cast(Any, kind))
-        record = adapter.validate_python((data,))[0]
-        return record
+        return checker.validate_json(b"[" + text + b"]")[0]
     except ValidationError as error:
         for item in error.errors(include_url=False, include_context=False)[:20]:
-            path = ".".join(str(part) for part in item["loc"][1:])
+            path = ".".join(shown(part) for part in item["loc"][1:])
             contents.wrong(where, f"{path}: {item['msg']}" if path else item["msg"])
     return None
 
 
-def _load(path: Path, where: str, contents: Contents) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        contents.wrong(where, "is missing")
-    except (ValueError, RecursionError) as error:
-        contents.wrong(where, f"is not JSON: {error}")
-    return None
+def shown(part: object) -> str:
+    """Foreign text for a message: ASCII, short."""
+    return str(part).encode("ascii", "backslashreplace").decode()[:100]
 
 
-def _only_plain_files(root: Path, contents: Contents) -> bool:
-    """Looks at names, kinds and sizes before anything is read."""
-    total = 0
-    for count, (path, info) in enumerate(_walk(root), 1):
-        name = path.relative_to(root).as_posix()
-        total += info.st_size
+def _plain_files(root: Path, contents: Contents) -> set[str]:
+    """Names of the files. Looks at names, kinds and sizes before anything is read."""
+    if root.is_symlink() or not root.is_dir():
+        contents.wrong(".", "is not a folder")
+        return set()
+    present = set()
+    for entry in _entries(root, contents):
+        name = shown(entry.name)
+        info = entry.stat(follow_symlinks=False)
+        limit = MAX_MANIFEST_BYTES if entry.name == MANIFEST else MAX_FILE_BYTES
         if not stat.S_ISREG(info.st_mode):
             contents.wrong(name, "is not a plain file")
-        elif info.st_size > MAX_FILE_BYTES:
-            contents.wrong(name, f"has {info.st_size} bytes; at most {MAX_FILE_BYTES}")
-        if count > MAX_FILES:
-            contents.wrong(".", f"more than {MAX_FILES} files")
-            return False
-    if total > MAX_BUNDLE_BYTES:
-        contents.wrong(".", f"{total} bytes; at most {MAX_BUNDLE_BYTES}")
-    return not contents.problems
+        elif entry.name != MANIFEST and entry.name not in FILES:
+            contents.wrong(name, "is no file of a bundle")
+        elif info.st_size > limit:
+            contents.wrong(name, f"has {info.st_size} bytes; at most {limit}")
+        else:
+            present.add(entry.name)
+    return present
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    for folder, folders, files in os.walk(root, followlinks=False):
-        links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        for name in (*files, *links):
-            path = Path(folder) / name
-            yield path, path.lstat()
+def _entries(root: Path, contents: Contents) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(root) as entries:
+        for entry in entries:
+            if len(contents.problems) > MAX_PROBLEMS:
+                return
+            yield entry
 
 
-def _check_manifest(root: Path, submission: Submission, contents: Contents) -> None:
-    if submission.schema_version != BUNDLE_SCHEMA_VERSION:
-        contents.wrong(MANIFEST, f"schema_version {submission.schema_version} is not known")
-        return
+def _manifest(text: bytes, contents: Contents) -> Submission | None:
+    """The manifest. Its version is looked at first: of another one, nothing else can be said."""
+    try:
+        data = json.loads(text, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        contents.wrong(MANIFEST, f"is not JSON: {shown(error)}")
+        return None
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(data, dict) and version != BUNDLE_SCHEMA_VERSION:
+        known = f"this version reads {BUNDLE_SCHEMA_VERSION}"
+        contents.wrong(MANIFEST, f"schema_version {shown(version)} is not known; {known}")
+        return None
+    return parse(Submission, text, MANIFEST, contents)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key is there twice")
+    return found
+
+
+def _check_manifest(submission: Submission, present: set[str], contents: Contents) -> None:
     if submission.id != submission_id(submission):
         contents.wrong(MANIFEST, "id: is not the sha256 of the contents")
     _check_time(submission.sealed_at, "sealed_at", contents)
     _check_time(submission.run.created_at, "run.created_at", contents)
     if submission.disclosure.attempts_declared < 1:
         contents.wrong(MANIFEST, "disclosure.attempts_declared: must be at least 1")
-    present = {path.relative_to(root).as_posix() for path, _ in _walk(root)} - {MANIFEST}
-    for name in sorted(present - set(submission.files)):
+    for name in sorted(present - {MANIFEST} - set(submission.files)):
         contents.wrong(name, "is not listed in the manifest")
-    for name, digest in sorted(submission.files.items()):
-        if not _PATH.fullmatch(name):
-            contents.wrong(name, "is no path that a bundle may hold")
+    for name in sorted(submission.files):
+        if name not in FILES:
+            contents.wrong(MANIFEST, f"files: {shown(name)} is no file of a bundle")
         elif name not in present:
             contents.wrong(name, "is listed in the manifest and missing")
-        elif file_sha256(root / name) != digest:
-            contents.wrong(name, "its sha256 is not the manifest's")
-    if "run.json" not in submission.files:
-        contents.wrong("run.json", "is missing")
+    for name in REQUIRED:
+        if name not in submission.files:
+            contents.wrong(name, "is missing")
 
 
 def _check_time(text: str, where: str, contents: Contents) -> None:
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        future = time.tzinfo is not None and time > datetime.now(UTC) + _CLOCK_SKEW
+    except (ValueError, OverflowError):
         contents.wrong(MANIFEST, f"{where}: not a time in ISO 8601")
         return
     if time.tzinfo is None:
         contents.wrong(MANIFEST, f"{where}: has no time zone")
-    elif time > datetime.now(UTC) + _CLOCK_SKEW:
+    elif future:
         contents.wrong(MANIFEST, f"{where}: lies in the future")
 
 
-def _read_payload(root: Path, submission: Submission, contents: Contents) -> None:
-    for name in sorted(submission.files):
-        folder = name.split("/")[0]
-        if folder == "attempts":
-            data = _load(root / name, name, contents)
-            production = _parse(Production, data, name, contents)
-            if production is not None:
-                contents.productions.append(production)
-        elif folder == "verdicts":
-            verdict = _parse(Verdict, _load(root / name, name, contents), name, contents)
-            if verdict is not None:
-                contents.verdicts.append(verdict)
-        elif folder == "ledger.jsonl":
-            _read_ledger(root / name, name, contents)
-    run = _parse(Run, _load(root / "run.json", "run.json", contents), "run.json", contents)
-    if run is not None and run != submission.run:
-        contents.wrong("run.json", "differs from the manifest's run")
-    _read_candidates(root, contents)
-    _read_portability(root, submission, contents)
-
-
-def _read_ledger(path: Path, name: str, contents: Contents) -> None:
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
-        where = f"{name}:{number}"
+def _read_files(
+    root: Path, submission: Submission, present: set[str], contents: Contents
+) -> dict[str, bytes]:
+    """Bytes of the files that are what the manifest says, in UTF-8 and without secrets."""
+    data = {}
+    for name in sorted(set(submission.files) & present):
+        raw = (root / name).read_bytes()
+        if hashlib.sha256(raw).hexdigest() != submission.files[name]:
+            contents.wrong(name, "its sha256 is not the manifest's")
+            continue
+        data[name] = raw
         try:
-            data = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            contents.wrong(where, f"is not JSON: {error}")
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            contents.wrong(f"{name}:{line}", f"is not UTF-8: {error.reason}")
             continue
-        row = _parse(LedgerRow, data, where, contents)
-        if row is not None:
-            contents.ledger.append(row)
+        _check_secrets(text, name, contents)
+    _check_secrets(json.dumps(cast(Any, vars(submission.disclosure))), MANIFEST, contents)
+    return data
 
 
-def _read_candidates(root: Path, contents: Contents) -> None:
-    for production in contents.productions:
-        for attempt in production.attempts:
-            name = f"candidates/{attempt.candidate}.py"
-            if not attempt.candidate:
-                continue
-            try:
-                source = (root / name).read_bytes().decode()
-            except FileNotFoundError:
-                contents.wrong(name, f"is missing (attempt {attempt.number}, {attempt.operator})")
-                continue
-            except UnicodeDecodeError as error:
-                contents.wrong(name, f"is not UTF-8: {error}")
-                continue
-            candidate = Candidate(attempt.operator, source, attempt.language, attempt.entry)
-            if candidate.id != attempt.candidate:
-                contents.wrong(name, f"is not what attempt {attempt.number} handed in")
-            contents.candidates[attempt.operator, candidate.id] = candidate
+def _check_secrets(text: str, name: str, contents: Contents) -> None:
+    if secret_kind(text) is None:
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        kind = secret_kind(line)
+        if kind is not None:
+            contents.wrong(f"{name}:{number}", f"holds what looks like a secret ({kind})")
 
 
-def _read_portability(root: Path, submission: Submission, contents: Contents) -> None:
-    for operator, id in contents.candidates:
-        name = f"portability/{slug(operator)}.{id[:16]}.json"
-        if name not in submission.files:
+def _parse_files(data: Mapping[str, bytes], submission: Submission, contents: Contents) -> None:
+    run = parse(Run, data[RUN], RUN, contents)
+    if run is not None and run != submission.run:
+        contents.wrong(RUN, "differs from the manifest's run")
+    contents.productions = _records(Production, data, ATTEMPTS, contents)
+    for number, candidate in enumerate(_records(Candidate, data, CANDIDATES, contents), 1):
+        key = (candidate.operator, candidate.id)
+        if key in contents.candidates:
+            contents.wrong(f"{CANDIDATES}:{number}", f"{shown(key[0])} {key[1][:16]} twice")
+        contents.candidates[key] = candidate
+    contents.verdicts = _records(Verdict, data, VERDICTS, contents)
+    contents.portability = _records(CandidatePortability, data, PORTABILITY, contents)
+    contents.ledger = _records(LedgerRow, data, LEDGER, contents)
+
+
+def _records(kind: type[T], data: Mapping[str, bytes], name: str, contents: Contents) -> list[T]:
+    lines = data.get(name, b"").split(b"\n")
+    if lines.pop() != b"":
+        contents.wrong(name, "its last line is torn")
+        return []
+    if len(lines) > MAX_LINES:
+        contents.wrong(name, f"has {len(lines)} lines; at most {MAX_LINES}")
+        return []
+    records = []
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE_BYTES:
+            contents.wrong(f"{name}:{number}", f"has {len(line)} bytes; at most {MAX_LINE_BYTES}")
             continue
-        rows = _load(root / name, name, contents)
-        if not isinstance(rows, list):
-            contents.wrong(name, "is not a list")
-            continue
-        for row in rows:
-            parsed = _parse(Portability, row, name, contents)
-            if parsed is not None:
-                contents.portability.append((operator, id, parsed))
+        record = parse(kind, line, f"{name}:{number}", contents)
+        if record is not None:
+            records.append(record)
+        if len(contents.problems) > MAX_PROBLEMS:
+            break
+    return records
 
 
-def _cross_check(
-    submission: Submission, contents: Contents, known_suites: Mapping[str, set[str]] | None
-) -> None:
-    run = submission.run
+def _cross_check(submission: Submission, contents: Contents, known_suites: Suites | None) -> None:
     _check_suite(submission, contents, known_suites)
+    _check_attempts(submission, contents)
+    _check_candidates(contents)
+    _check_verdicts(submission, contents)
+    _check_portability(contents)
+    _check_ledger(submission.run, contents)
+    if submission.complete:
+        _check_complete(submission, contents)
+
+
+def _check_suite(submission: Submission, contents: Contents, known_suites: Suites | None) -> None:
+    run = submission.run
+    if not run.operators:
+        contents.wrong(RUN, "operators: is empty")
+    if known_suites is None:
+        return
+    members = known_suites.get(run.suite_digest)
+    if members is None:
+        name, digest = shown(run.suite), shown(run.suite_digest[:12])
+        contents.wrong(RUN, f"suite {name} at {digest} is not known")
+    elif not set(run.operators) <= members:
+        contents.wrong(RUN, f"operators: not all belong to suite {shown(run.suite)}")
+    elif run.suite_size != len(members):
+        contents.wrong(RUN, f"suite_size: suite {shown(run.suite)} has {len(members)}")
+    elif submission.complete and set(run.operators) != members:
+        contents.wrong(MANIFEST, "complete: operators of the suite are missing")
+
+
+def _check_attempts(submission: Submission, contents: Contents) -> None:
     seen: set[str] = set()
-    for production in contents.productions:
-        where = f"attempts/{slug(production.operator)}.json"
-        if production.operator not in run.operators:
-            contents.wrong(where, f"{production.operator} is no operator of the run")
-        if production.operator in seen:
-            contents.wrong(where, f"{production.operator} is there twice")
-        seen.add(production.operator)
+    for line, production in enumerate(contents.productions, 1):
+        where = f"{ATTEMPTS}:{line}"
+        operator = production.operator
+        if operator not in submission.run.operators:
+            contents.wrong(where, f"{shown(operator)} is no operator of the run")
+        if operator in seen:
+            contents.wrong(where, f"{shown(operator)} is there twice")
+        seen.add(operator)
         numbers = [attempt.number for attempt in production.attempts]
         if numbers != list(range(1, len(numbers) + 1)):
-            contents.wrong(where, f"attempts are numbered {numbers}")
-        if any(attempt.operator != production.operator for attempt in production.attempts):
+            contents.wrong(where, f"attempts are numbered {shown(numbers)}")
+        if any(attempt.operator != operator for attempt in production.attempts):
             contents.wrong(where, "holds an attempt at another operator")
-    _check_verdicts(submission, contents)
-    for number, row in enumerate(contents.ledger, 1):
-        if row.run != run.id:
-            contents.wrong(f"ledger.jsonl:{number}", f"belongs to run {row.run}")
-        if min(vars(row.usage).values()) < 0 or row.usage.out_reasoning > row.usage.out_total:
-            contents.wrong(f"ledger.jsonl:{number}", "token counts make no sense")
+    counted = sum(len(production.attempts) for production in contents.productions)
+    if counted != submission.attempts:
+        contents.wrong(MANIFEST, f"attempts: {submission.attempts}, the bundle holds {counted}")
+
+
+def _handed_in(contents: Contents) -> Iterator[Attempt]:
+    for production in contents.productions:
+        for attempt in production.attempts:
+            if attempt.candidate:
+                yield attempt
+
+
+def _check_candidates(contents: Contents) -> None:
+    handed_in = set()
+    for attempt in _handed_in(contents):
+        key = (attempt.operator, attempt.candidate)
+        handed_in.add(key)
+        where = f"attempt {attempt.number} at {shown(attempt.operator)}"
+        candidate = contents.candidates.get(key)
+        if candidate is None:
+            contents.wrong(CANDIDATES, f"{shown(attempt.candidate[:16])} is missing ({where})")
+        elif (candidate.language, candidate.entry) != (attempt.language, attempt.entry):
+            contents.wrong(CANDIDATES, f"{key[1][:16]}: language or entry is not that of {where}")
+    for operator, id in contents.candidates.keys() - handed_in:
+        contents.wrong(CANDIDATES, f"{shown(operator)} {id[:16]}: no attempt handed it in")
+    submission = contents.submission
+    if submission is not None and submission.candidates != len(contents.candidates):
+        found = len(contents.candidates)
+        contents.wrong(MANIFEST, f"candidates: {submission.candidates}, the bundle holds {found}")
 
 
 def _check_verdicts(submission: Submission, contents: Contents) -> None:
     judged: set[tuple[str, str]] = set()
-    for verdict in contents.verdicts:
-        where = f"verdicts/{slug(verdict.operator)}.{verdict.candidate[:16]}.json"
+    chip = submission.run.chip
+    for number, verdict in enumerate(contents.verdicts, 1):
+        where = f"{VERDICTS}:{number}"
         key = (verdict.operator, verdict.candidate)
         if key not in contents.candidates:
             contents.wrong(where, "no attempt handed in this candidate")
         if key in judged:
             contents.wrong(where, "is there twice")
         judged.add(key)
-        if verdict.chip != submission.run.chip:
-            contents.wrong(where, f"chip {verdict.chip} is not the run's ({submission.run.chip})")
-        if any(timing.device_us <= 0 or timing.baseline_us <= 0 for timing in verdict.timings):
-            contents.wrong(where, "has a time that is not positive")
-    if submission.complete:
-        for operator, id in sorted(set(contents.candidates) - judged):
-            contents.wrong("verdicts", f"{operator} {id[:16]} has none, in a complete run")
-        produced = {production.operator for production in contents.productions}
-        for operator in sorted(set(submission.run.operators) - produced):
-            contents.wrong("attempts", f"{operator} has none, in a complete run")
+        if verdict.chip != chip:
+            contents.wrong(where, f"chip {shown(verdict.chip)} is not the run's ({shown(chip)})")
+        _check_verdict(verdict, where, contents)
 
 
-def _check_suite(
-    submission: Submission, contents: Contents, known_suites: Mapping[str, set[str]] | None
-) -> None:
-    run = submission.run
-    if not run.operators:
-        contents.wrong("run.json", "operators: is empty")
-    if known_suites is None:
-        return
-    members = known_suites.get(run.suite_digest)
-    if members is None:
-        contents.wrong("run.json", f"suite {run.suite} at {run.suite_digest[:12]} is not known")
-    elif not set(run.operators) <= members:
-        contents.wrong("run.json", f"operators: not all belong to suite {run.suite}")
-    elif run.suite_size != len(members):
-        contents.wrong("run.json", f"suite_size: suite {run.suite} has {len(members)}")
-    elif submission.complete and set(run.operators) != members:
-        contents.wrong(MANIFEST, "complete: operators of the suite are missing")
+def _check_verdict(verdict: Verdict, where: str, contents: Contents) -> None:
+    for timing in verdict.timings:
+        times = [timing.device_us, timing.baseline_us, timing.speedup]
+        times += [timing.speedup_low, timing.speedup_high]
+        if not all(0 < time < math.inf for time in times):
+            contents.wrong(where, f"case {shown(timing.case)}: has a time that is not positive")
+        elif not 0.5 < timing.speedup * timing.device_us / timing.baseline_us < 2:
+            contents.wrong(where, f"case {shown(timing.case)}: speedup is not that of its times")
+    if verdict.status == "passed":
+        if not all(gate.passed for gate in verdict.gates):
+            contents.wrong(where, "passed, with a gate that failed")
+        if not all(comparison.status == "passed" for comparison in verdict.comparisons):
+            contents.wrong(where, "passed, with a comparison that failed")
+    if _depth(verdict.evidence) > MAX_DEPTH:
+        contents.wrong(where, f"evidence: nested deeper than {MAX_DEPTH}")
+
+
+def _depth(value: Any) -> int:
+    depth, level = 0, [value]
+    while level and depth <= MAX_DEPTH:
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner += item.values()
+            elif isinstance(item, list | tuple):
+                inner += item
+        depth, level = depth + 1, inner
+    return depth
+
+
+def _check_portability(contents: Contents) -> None:
+    seen = set()
+    for number, line in enumerate(contents.portability, 1):
+        where = f"{PORTABILITY}:{number}"
+        key = (line.operator, line.candidate)
+        if key not in contents.candidates:
+            contents.wrong(where, "no attempt handed in this candidate")
+        targets = [row.target for row in line.targets]
+        if key in seen or len(targets) != len(set(targets)):
+            contents.wrong(where, "is there twice")
+        seen.add(key)
+
+
+def _check_ledger(run: Run, contents: Contents) -> None:
+    requests = set()
+    for number, row in enumerate(contents.ledger, 1):
+        where = f"{LEDGER}:{number}"
+        if row.run != run.id:
+            contents.wrong(where, f"belongs to run {shown(row.run)}")
+        if row.operator not in run.operators:
+            contents.wrong(where, f"{shown(row.operator)} is no operator of the run")
+        if row.request in requests:
+            contents.wrong(where, f"request {shown(row.request)} is there twice")
+        requests.add(row.request)
+        usage = row.usage
+        if min(vars(usage).values()) < 0 or usage.out_reasoning > usage.out_total:
+            contents.wrong(where, "token counts make no sense")
+        if row.cost_usd is not None and not 0 <= row.cost_usd < math.inf:
+            contents.wrong(where, "cost_usd: makes no sense")
+
+
+def _check_complete(submission: Submission, contents: Contents) -> None:
+    judged = {(verdict.operator, verdict.candidate) for verdict in contents.verdicts}
+    for operator, id in sorted(set(contents.candidates) - judged):
+        contents.wrong(VERDICTS, f"{shown(operator)} {id[:16]} has none, in a complete run")
+    done = {production.operator for production in contents.productions if production.complete}
+    for operator in sorted(set(submission.run.operators) - done):
+        contents.wrong(ATTEMPTS, f"{shown(operator)} is not finished, in a complete run")

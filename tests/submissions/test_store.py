@@ -98,7 +98,7 @@ def test_a_bad_bundle_is_set_aside_and_the_rest_goes_in(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     bad = submit_run(home, tmp_path / "bad", ENTRY)
     submit_run(home, tmp_path / "good", Entry(RESULTS, method="other"))
-    next((home.inbox / bad / "verdicts").iterdir()).write_text("{}")
+    (home.inbox / bad / "verdicts.jsonl").write_text("{}")
     (home.inbox / "stray").mkdir()
     results = {result.name: result for result in ingest(home, current_catalogue())}
     assert [results[n].accepted for n in sorted(results)] == [
@@ -106,7 +106,7 @@ def test_a_bad_bundle_is_set_aside_and_the_rest_goes_in(tmp_path: Path) -> None:
     ]
     assert "sha256" in results[bad].problems[0].what
     problems = json.loads((home.rejected / f"{bad}.problems.json").read_text())
-    assert problems[0]["where"].startswith("verdicts/")
+    assert problems[0]["where"] == "verdicts.jsonl"
     build(home)
     states = sorted(row["state"] for row in list_submissions(home))
     assert states == ["accepted", "refused", "refused"]
