@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -135,11 +136,11 @@ class Accelerator:
         return Detection(True, f"{count} × {sku}", sku, count, self.driver_version())
 
     def prepare(self, environment: dict[str, str], index: int) -> None:
-        """Shows a runner one accelerator: number `index` of those visible now.
+        """Shows a runner one accelerator: number `index` of those visible here.
 
         Raises `ValueError` where fewer are visible.
         """
-        visible = environment.get(self.visible_variable, "")
+        visible = environment.get(self.visible_variable) or os.environ.get(self.visible_variable)
         numbers = [part.strip() for part in visible.split(",")] if visible else None
         if numbers is not None and index >= len(numbers):
             raise ValueError(f"{self.visible_variable}={visible} shows no accelerator {index}")

@@ -31,7 +31,7 @@ from kernelmark.evaluators.grading.session import Session, room_for
 from kernelmark.evaluators.grading.statistics import Role
 from kernelmark.evaluators.grading.telemetry import Summary, Telemetry, card_uuid
 from kernelmark.evaluators.grading.timing import Block, KernelTime, Mode, is_own
-from kernelmark.evaluators.grading.workers import Fault
+from kernelmark.evaluators.grading.workers import Fault, Infrastructure
 from kernelmark.evaluators.languages.base import Language
 from kernelmark.operators.draws import Call, draw
 from kernelmark.operators.records import Case, Operator
@@ -359,7 +359,7 @@ class Timekeeper:
                 latch.close()
         for side in (first, second):
             side.close()
-        self._plausible(*measured, last=last)
+        self._plausible(*measured, last=last, others=telemetry.summary.other_processes or 0)
         return self._speed(case, measured, sets, telemetry.summary)
 
     def _speed(
@@ -414,9 +414,23 @@ class Timekeeper:
             raise Disturbed(str(error)) from error
 
     def _plausible(
-        self, candidate: alternate.Measured, baseline: alternate.Measured, *, last: bool
+        self,
+        candidate: alternate.Measured,
+        baseline: alternate.Measured,
+        *,
+        last: bool,
+        others: int = 0,
     ) -> None:
-        """Raises `Fault` or `Disturbed` where the clocks, or the trace itself, allow no figure."""
+        """Raises `Fault` or `Disturbed` where the clocks, or the trace itself, allow no figure.
+
+        Where `others`, processes that are not ours, use the accelerator, contradiction proves
+        nothing against anybody: `Infrastructure` at the `last` try.
+        """
+        if last and others and (candidate.void or baseline.void):
+            raise Infrastructure(
+                f"{others} other processes use this accelerator, and the clocks contradict each "
+                "other; grade again when it is free"
+            )
         if baseline.void:
             detail = baseline.agreement.detail
             raise Disturbed(f"the clocks contradict each other on the baseline: {detail}")

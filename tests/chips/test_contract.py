@@ -156,6 +156,11 @@ def shows_a_runner_one_device(chip: Accelerator, machine: Machine) -> None:
     assert narrowed[chip.visible_variable] == "6"
     with pytest.raises(ValueError, match="shows no accelerator 2"):
         chip.prepare({chip.visible_variable: "4,6"}, 2)
+    with pytest.MonkeyPatch.context() as patch:  # what the user hid stays hidden
+        patch.setenv(chip.visible_variable, "3,5")
+        environment = {}
+        chip.prepare(environment, 1)
+        assert environment[chip.visible_variable] == "5"
 
 
 def imports_its_plugin_and_no_more(chip: Accelerator, machine: Machine) -> None:

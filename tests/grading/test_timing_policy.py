@@ -15,7 +15,7 @@ from kernelmark.evaluators.grading.judge import Settings, grade
 from kernelmark.evaluators.grading.records import Candidate, Verdict
 from kernelmark.evaluators.grading.speed import Disturbed, Timekeeper
 from kernelmark.evaluators.grading.statistics import agreement
-from kernelmark.evaluators.grading.workers import Fault
+from kernelmark.evaluators.grading.workers import Fault, Infrastructure
 from kernelmark.operators.records import Case, TensorSpec
 
 NAMES = ("first", "second", "third")
@@ -121,3 +121,14 @@ def test_who_is_accused_and_when(
         keeper._plausible(*sides, last=last)
     if error is Fault:
         assert caught.value.status == "tampered"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("candidate", "baseline"), [((50, 100), (100, 100)), ((9, 9), (50, 100))])
+def test_nobody_is_accused_where_others_use_the_accelerator(candidate: Any, baseline: Any) -> None:
+    """Seen on an H200: with a second program on the card an honest kernel's clocks differed."""
+    keeper = object.__new__(Timekeeper)
+    sides = side("candidate", *candidate), side("baseline", *baseline)
+    with pytest.raises(Infrastructure, match="8 other processes"):
+        keeper._plausible(*sides, last=True, others=8)
+    with pytest.raises(Disturbed):
+        keeper._plausible(*sides, last=False, others=8)
