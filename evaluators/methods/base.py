@@ -60,7 +60,7 @@ class Line:
     `url` has no version and holds for this machine's loopback; `path` is its path alone. `socket`
     is a Unix socket of the gateway. `token` stands in for a key. `secrets` must not be kept.
     `refused` tells why a budget refused a request, `trouble` what kept the provider from answering
-    the last one; empty where nothing did.
+    the last one, `refusal` how it refused the last one; empty where nothing did.
     """
 
     model: str
@@ -71,6 +71,7 @@ class Line:
     secrets: tuple[str, ...]
     refused: Callable[[], str]
     trouble: Callable[[], str]
+    refusal: Callable[[], str]
 
 
 class MethodError(Exception):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import shlex
 import shutil
 import stat
@@ -52,6 +53,7 @@ from kernelmark.evaluators.sandbox.transcript import Transcript
 TASK_FILE, EXAMPLE_FILE = "TASK.md", "example.py"
 _GIVEN = (TASK_FILE, EXAMPLE_FILE)
 _MOST_NAMES = 5
+_VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
 #: statuses of an attempt without a candidate, by the limit that stopped its agent
 _STOPPED: dict[str, Status] = {"wall_s": "timed_out", "memory_bytes": "out_of_memory"}
 
@@ -284,7 +286,8 @@ class Command:
             if trouble:
                 text = f"{told}: {trouble}"
                 raise MethodError(text, "infrastructure_error") from None
-            status, reason = self._failure(ending, line, str(error), _others(work))
+            others = _others(work, self.file)
+            status, reason = self._failure(ending, line, str(error), others)
             return Proposal(failure=status, note=f"{told}: {reason}")
         if trouble and ending.exit_status != 0 and not ending.stopped:
             raise MethodError(f"{told}: {trouble}", "infrastructure_error")
@@ -298,6 +301,9 @@ class Command:
             return "budget_exhausted", f"{refused}; {absent}"
         if ending.stopped:
             return _STOPPED.get(ending.stopped, "method_error"), absent
+        refusal = line.refusal() if line else ""
+        if refusal:
+            return "method_error", f"{refusal}; {absent}"
         if ending.exit_status != 0:
             return "method_error", f"{absent}; it said last: {ending.last_line}"
         return "no_candidate", absent + others
@@ -328,14 +334,15 @@ def read_left(path: Path) -> str:
         raise ValueError(f"{path.name} is not UTF-8 ({error.reason})") from None
 
 
-def _others(work: Path) -> str:
+def _others(work: Path, declared: str) -> str:
     """Files that were written in place of the declared one."""
     names = [
         os.path.relpath(os.path.join(folder, name), work)
         for folder, _, files in os.walk(work)
         for name in files
     ]
-    found = sorted(name for name in names if name not in _GIVEN and not name.startswith("."))
+    known = (*_GIVEN, declared)
+    found = sorted(name for name in names if name not in known and not name.startswith("."))
     if not found:
         return ""
     more = f" and {len(found) - _MOST_NAMES} more" if len(found) > _MOST_NAMES else ""
@@ -351,7 +358,7 @@ def _how(ending: Ending) -> str:
 
 @functools.cache
 def _version(found: Installation, words: tuple[str, ...], bare: bool) -> str:
-    """What an agent says its version is, asked in a sandbox of its own; empty where it fails."""
+    """The version that an agent tells, asked in a sandbox of its own; empty where it tells none."""
     with tempfile.TemporaryDirectory(prefix="kernelmark-") as name:
         folder = Path(name)
         for part in ("workspace", "control"):
@@ -363,7 +370,9 @@ def _version(found: Installation, words: tuple[str, ...], bare: bool) -> str:
         try:
             said = subprocess.run(
                 [*before, found.program, *words],
-                capture_output=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
                 timeout=60,
@@ -371,8 +380,8 @@ def _version(found: Installation, words: tuple[str, ...], bare: bool) -> str:
             ).stdout
         except subprocess.TimeoutExpired:
             return ""
-    lines = said.strip().splitlines()
-    return lines[-1][:80] if lines else ""
+    match = _VERSION.search(said)
+    return match[0] if match else ""
 
 
 def _remembered(path: Path) -> Proposal:
