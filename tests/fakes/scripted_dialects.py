@@ -325,6 +325,7 @@ def _message_events(asked: Asked, reply: Reply, id: str, usage: Usage) -> Iterab
     begun = {**_message(asked, reply, id, usage), "content": [], "stop_reason": None}
     if reply.report_usage:
         begun["usage"] = {**_message_usage(usage), "output_tokens": 1}
+        del begun["usage"]["output_tokens_details"]
     yield {"type": "message_start", "message": begun}
     yield {"type": "ping"}
     for index, block in enumerate(_blocks(reply)):
@@ -335,7 +336,9 @@ def _message_events(asked: Asked, reply: Reply, id: str, usage: Usage) -> Iterab
             yield {"type": "content_block_delta", "index": index, "delta": delta}
         yield {"type": "content_block_stop", "index": index}
     stop = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
-    told = {"usage": {"output_tokens": usage.out_total}} if reply.report_usage else {}
+    details = {"thinking_tokens": usage.out_reasoning}
+    final = {"output_tokens": usage.out_total, "output_tokens_details": details}
+    told = {"usage": final} if reply.report_usage else {}
     yield {"type": "message_delta", "delta": stop, **told}
     yield {"type": "message_stop"}
 
@@ -362,6 +365,7 @@ def _message_usage(usage: Usage) -> Json:
             "ephemeral_1h_input_tokens": usage.in_cache_write_1h,
         },
         "output_tokens": usage.out_total,
+        "output_tokens_details": {"thinking_tokens": usage.out_reasoning},
         "service_tier": "standard",
     }
 

@@ -194,6 +194,8 @@ class Upstream:
             self.bills.append(Bill(id, asked, Usage(), reply.status, reported=True))
             return _error(asked, reply.status, "scripted", reply.retry_after_s)
         usage = reply.usage or _counted(asked, reply)
+        if asked.api == "embeddings":
+            usage = Usage(in_uncached=usage.in_uncached)
         body = self.body(asked, reply, id, usage)
         cut = reply.cut_at is not None or reply.error_in_stream
         told = reply.report_usage and not cut and reply.raw is None
@@ -254,8 +256,7 @@ def _content_type(asked: Asked, reply: Reply) -> str:
 def _counted(asked: Asked, reply: Reply) -> Usage:
     said = reply.text + reply.reasoning
     said += "".join(call.name + json.dumps(call.arguments) for call in reply.tool_calls)
-    outputs = 0 if asked.api == "embeddings" else len(said) // 4 + 1
-    return Usage(in_uncached=len(asked.text) // 4 + 1, out_total=outputs)
+    return Usage(in_uncached=len(asked.text) // 4 + 1, out_total=len(said) // 4 + 1)
 
 
 def _error(

@@ -80,6 +80,7 @@ def _read_event(data: Mapping[str, Any], reading: Reading) -> None:
         stopped = isinstance(delta, Mapping) and bool(delta.get("stop_reason"))
         reading.finished |= stopped
         reading.final |= stopped and count(data, "usage", "output_tokens") is not None
+        reading.ended |= reading.final  # some clients don't wait for message_stop
     elif kind == "message_stop":
         reading.finished = reading.ended = True
     elif kind == "error":

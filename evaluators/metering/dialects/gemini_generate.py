@@ -69,6 +69,7 @@ def _read_event(data: Mapping[str, Any], reading: Reading) -> None:
             reading.text_bytes += nbytes(part.get("text")) + nbytes(part.get("functionCall"))
     if data.get("error"):
         reading.error = json.dumps(data["error"])[:500]
+        reading.ended = True
     reading.finished |= stopped
     told = count(data, "usageMetadata", "promptTokenCount") is not None
     if told:

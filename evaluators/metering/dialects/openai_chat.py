@@ -66,6 +66,7 @@ def _read_event(data: Mapping[str, Any], reading: Reading) -> None:
     _read(data, reading, "delta")
     if data.get("error"):
         reading.error = str(data["error"])[:500]
+        reading.ended = True
 
 
 def _read(data: Mapping[str, Any], reading: Reading, part: str) -> None:
