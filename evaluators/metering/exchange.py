@@ -114,7 +114,8 @@ class Exchange:
             where = answer.headers.get("Location", "")
             return await self._failed("error", f"it redirects to {where[:200]}")
         events = "text/event-stream" in answer.content_type
-        if answer.status < 300 and (events or (self._row.stream and self._dialect.streams_arrays)):
+        array = self._row.stream and self._dialect.streams_arrays and "json" in answer.content_type
+        if answer.status < 300 and (events or array):
             return await self._stream(request, answer, hide and events)
         return await self._whole(request, answer)
 

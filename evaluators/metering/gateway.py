@@ -280,7 +280,7 @@ class Gateway:
         upstream: Upstream,
         request: web.Request,
     ) -> LedgerRow:
-        key = (grant.operator, grant.attempt, hashlib.sha256(body).digest())
+        key = (grant.operator, grant.attempt, hashlib.sha256(request.path.encode() + body).digest())
         self._asked[key] += 1
         self._requests += 1
         told = retry_count(request.headers)
