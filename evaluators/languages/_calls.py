@@ -130,7 +130,7 @@ class Calls(Outside):
         if holds_tensor(given):
             return self.refuse(node, "passes a tensor to a call that the scan cannot follow")
         heard = self._call_back(given, PLAIN | derived(given), node)
-        if element_of(given | heard):
+        if element_of(given | heard | one(value)):
             return derived(given | heard | one(value))
         return one(dataclasses.replace(value, text=None))
 
@@ -332,9 +332,11 @@ class Calls(Outside):
         configs = one(Sequence(one(Opaque("config"))))
         everything = join([contents(v) for v in meta])
         if sort == "early_config_prune":
-            self.call(one(hook), Args([configs, meta], double=everything), node)
+            chosen = self.call(one(hook), Args([configs, meta], double=everything), node)
+            self._chosen_config(chosen, node)
         elif sort == "perf_model":
-            self.call(one(hook), Args(star=everything, double=everything), node)
+            time = self.call(one(hook), Args(star=everything, double=everything), node)
+            self._chosen_config(time, node)
         elif sort == "metadata":
             self.call(one(hook), Args([PLAIN, PLAIN, meta]), node)
         elif sort == "heuristic":
@@ -346,6 +348,10 @@ class Calls(Outside):
                 self.refuse(node, "a heuristic gives numbers, not tensors")
         else:
             self.call(one(hook), Args([meta], star=PLAIN | NOTHING), node)
+
+    def _chosen_config(self, values: Values, node: ast.AST) -> None:
+        if element_of(values):
+            self.refuse(node, policy.element("chooses a configuration by"))
 
     def _find_hooks(self, args: Args, node: ast.AST, sort: str = "hook") -> list[tuple[str, Value]]:
         """Functions among the arguments of autotune, heuristics or Config, by what calls them."""

@@ -72,7 +72,9 @@ class Expressions(Calls):
         )
         if handler is None:
             return self.refuse(node, f"`{type(node).__name__}` expressions are not for candidates")
-        return handler(node, env, frame)
+        values = handler(node, env, frame)
+        self._met += any(isinstance(v, Plain) and v.element != "" for v in values)
+        return values
 
     def _expr_Constant(self, node: ast.Constant, env: Env, frame: Frame) -> Values:
         if node.value is None:
@@ -137,7 +139,7 @@ class Expressions(Calls):
         if isinstance(value, Tensor):
             return self._tensor_attribute(value, name, node)
         if isinstance(value, Plain):
-            return one(dataclasses.replace(value, text=None))
+            return derived(one(value))
         if isinstance(value, Instance):
             return self._instance_attribute(value, name, node)
         if isinstance(value, Class):
@@ -167,7 +169,7 @@ class Expressions(Calls):
 
     def _tensor_attribute(self, value: Tensor, name: str, node: ast.AST) -> Values:
         if name in policy.TENSOR_PLAIN:
-            return one(Plain(element=value.sized)) if name in ("shape", "nbytes") else PLAIN
+            return one(Plain(element=value.sized))
         if name in policy.TENSOR_PROPERTIES:
             return one(value)
         known = (
@@ -403,6 +405,7 @@ class Expressions(Calls):
         self, decided: bool, found: list[Values], node: ast.expr, env: Env, frame: Frame
     ) -> Values:
         """One of `found`; if an element decided which, they tell of it, and so do names in them."""
+        self._rebind(node, env, frame)
         if not decided:
             return join(found)
         self._stain_names(assigned([ast.Expr(node)]), env, frame)
@@ -457,19 +460,41 @@ class Expressions(Calls):
         site = self._site(node)
         inner, scope, told = self._comprehension(node, env, frame)
         self._grow(site, self.value(node.elt, inner, scope) | told)
+        self._told(told, node, env, frame)
         return one(Box(site))
 
-    _expr_SetComp = _expr_ListComp
+    def _expr_SetComp(self, node: ast.SetComp, env: Env, frame: Frame) -> Values:
+        made = self._expr_ListComp(node, env, frame)
+        if element_of(made):  # equal ones are one
+            self._stain(made)
+        return made
+
+    def _rebind(self, node: ast.expr, env: Env, frame: Frame) -> None:
+        """Names that are bound somewhere inside `node`, under conditions or over and over."""
+        while isinstance(frame.node, Comprehension) and frame.parent is not None:
+            frame = frame.parent
+        for name in assigned([ast.Expr(node)]):
+            if name in frame.cells and name not in frame.outer:
+                env[name] = env.get(name, BOTTOM) | frame.cells[name]
+
+    def _told(self, told: Values, node: ast.expr, env: Env, frame: Frame) -> None:
+        """Names that a comprehension binds outside, as often as an element says."""
+        self._rebind(node, env, frame)
+        if told:
+            self._stain_names(assigned([ast.Expr(node)]), env, frame)
 
     def _expr_GeneratorExp(self, node: ast.GeneratorExp, env: Env, frame: Frame) -> Values:
         inner, scope, told = self._comprehension(node, env, frame)
-        return self._iterator(self.value(node.elt, inner, scope) | told, node)
+        items = self.value(node.elt, inner, scope) | told
+        self._told(told, node, env, frame)
+        return self._iterator(items, node)
 
     def _expr_DictComp(self, node: ast.DictComp, env: Env, frame: Frame) -> Values:
         site = self._site(node, mapping=True)
         inner, scope, told = self._comprehension(node, env, frame)
         self._grow_keys(site, self.value(node.key, inner, scope) | told)
         self._grow(site, self.value(node.value, inner, scope) | told)
+        self._told(told, node, env, frame)
         return one(Box(site))
 
     def _expr_Yield(self, node: ast.Yield, env: Env, frame: Frame) -> Values:
@@ -528,7 +553,10 @@ class Expressions(Calls):
                 continue
             if isinstance(op, ast.In | ast.NotIn):
                 self._operate_compare(node, left)
-                self._operate_compare(node, frozenset(v for v in right if isinstance(v, Tensor)))
+                tensors = frozenset(v for v in right if isinstance(v, Tensor))
+                self._operate_compare(node, tensors)
+                if left - NOTHING:
+                    self._operate_compare(node, self.elements(right - tensors, node))
             else:
                 self._operate_compare(node, left | right)
         return derived(join(values))

@@ -28,6 +28,7 @@ from kernelmark.evaluators.languages._trees import (
     constant_of,
     guess_of,
     is_endless,
+    is_generator,
     is_main_guard,
     merge,
     name_of,
@@ -213,6 +214,12 @@ class Interpreter(Expressions):
             self._stain(values)
             values = stained(values)
         frame.ends.append(True)
+        if (
+            values - NOTHING
+            and isinstance(frame.node, ast.FunctionDef)
+            and is_generator(frame.node)
+        ):
+            self.refuse(node, "a generator's return value is seen by nobody: yield it")
         self._into(frame.returns, values)
 
     def _stmt_Raise(self, node: ast.Raise, env: Env, frame: Frame) -> None:
@@ -243,7 +250,11 @@ class Interpreter(Expressions):
         left, right = self.value(load, env, frame), self.value(node.value, env, frame)
         if not self.importing and self._outlives(node.target, env, frame):
             self.refuse(node, "counts over calls: an answer may depend on the arguments alone")
-        self._assign(node.target, self._operate(node, node.op, left, right), env, frame)
+        result = self._operate(node, node.op, left, right)
+        for value in left:
+            if isinstance(value, Box):  # changed in place, under all its names
+                self._update(value.site, result, node)
+        self._assign(node.target, result, env, frame)
         return env
 
     def _outlives(self, target: ast.expr, env: Env, frame: Frame) -> bool:
@@ -306,10 +317,14 @@ class Interpreter(Expressions):
                 if element_of(values):
                     self.refuse(target, policy.element("writes into a tensor"))
             elif isinstance(owner, Box):
-                key = constant_of(target.slice)
+                mapping = owner.site.keys is not None
+                key = constant_of(target.slice) if mapping else None  # items of lists move about
                 if element_of(index):
                     self._stain(one(owner))
-                self._store(owner.site, values, target, key)
+                if isinstance(target.slice, ast.Slice):
+                    self._update(owner.site, values, target)
+                else:
+                    self._store(owner.site, values, target, key)
                 self._grow_keys(owner.site, index)
                 if owner.site.shared and not self.importing:
                     self._remember(index, target)
@@ -341,6 +356,10 @@ class Interpreter(Expressions):
         for target in node.targets:
             if not isinstance(target, ast.Name | ast.Subscript):
                 self.refuse(target, "only names and items can be deleted")
+            elif isinstance(target, ast.Subscript) and element_of(
+                self.value(target.slice, env, frame)
+            ):
+                self._stain(self.value(target.value, env, frame))
         return env
 
     def _stmt_If(self, node: ast.If, env: Env, frame: Frame) -> Env | None:
@@ -419,6 +438,7 @@ class Interpreter(Expressions):
         return self._block(node.body, env, frame)
 
     def _stmt_Try(self, node: ast.Try, env: Env, frame: Frame) -> Env | None:
+        met = self._met
         after = self._block(node.body, dict(env), frame)
         thrown = merge(env, after) or env
         for name in assigned(node.body) & frame.cells.keys():
@@ -434,6 +454,8 @@ class Interpreter(Expressions):
         end: Env | None = None
         for item in ends:
             end = merge(end, item)
+        if end is not None and self._met > met and any(way is not None for way in ends[1:]):
+            self._stain_names(assigned([node]), end, frame)  # an element may have raised it
         if not node.finalbody:
             return end
         final = self._block(node.finalbody, dict(end if end is not None else thrown), frame)
@@ -529,6 +551,9 @@ class Interpreter(Expressions):
 
     def _function(self, node: FunctionNode, env: Env, frame: Frame) -> Function:
         arguments = node.args
+        for parameter in parameters_of(node):
+            if parameter.arg.startswith("__"):
+                self.refuse(node, f"`{parameter.arg}`: special names are not for candidates")
         names = [p.arg for p in (*arguments.posonlyargs, *arguments.args)]
         defaults: list[tuple[str, Values]] = []
         if arguments.defaults:
@@ -610,18 +635,22 @@ class Interpreter(Expressions):
         if isinstance(test, ast.BoolOp):
             conjunction = isinstance(test.op, ast.And) == holds
             if conjunction:
+                known = dict(env)
                 for part in test.values:
-                    env = self._narrow(part, env, frame, holds)
-                return dict(env)
+                    known = self._narrow(part, known, frame, holds)
+                self._rebind(test, known, frame)  # a part may bind what another has tested
+                return known
             ways: Env | None = None
             for part in test.values:
                 ways = merge(ways, self._narrow(part, env, frame, holds))
-            return ways or dict(env)
+            known = ways or dict(env)
+            self._rebind(test, known, frame)
+            return known
         env = dict(env)
         name, keep = self._test(test, env, frame)
         if name is not None and keep is not None:
-            known = self._name(name, env, frame, test)
-            env[name] = frozenset(v for v in known if keep(v) is not (not holds))
+            values = self._name(name, env, frame, test)
+            env[name] = frozenset(v for v in values if keep(v) is not (not holds))
         return env
 
     def _test(

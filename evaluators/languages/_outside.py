@@ -119,8 +119,8 @@ class Outside(State):
         if member == "accumulate" and holds_tensor(items):
             return self._plain_call("itertools.accumulate", args, node)
         items = items | self._call_back(args.all(), items, node)
-        if element_of(args.all()) and not element_of(items):  # how many there are
-            items = items | COMPUTED
+        if any(isinstance(v, Plain) and v.element for v in args.all()):  # how many there are
+            items = stained(items) | COMPUTED
         if member in ("chain", "chain.from_iterable", "islice", "repeat", "accumulate"):
             return self._iterator(items, node)
         return self._iterator(PLAIN if is_plain(items) else one(Sequence(items)), node)
@@ -222,7 +222,7 @@ class Outside(State):
             return self._tensors(args.get(0, "input"))
         last = member.rpartition(".")[2]
         if last in policy.DEVICE_ASK or last == "get_device_properties":
-            return PLAIN
+            return derived(args.all())
         if last == "current_stream":
             return one(Opaque("stream"))
         if last in ("device", "device_of"):
@@ -278,6 +278,8 @@ class Outside(State):
             return self.refuse(node, policy.implicit(f"`{name}` by a tensor"))
         index = one(Tuple((*args.positional, *args.named.values(), args.loose())))
         found = join([self._viewed(v, index) for v in self._tensors(owner)])
+        if name in policy.MANY_VIEWS and element_of(index):  # how many there are
+            found = one(Tensor("computed"))
         return one(Sequence(found)) if name in policy.MANY_VIEWS else found
 
     def _viewed(self, owner: Value, index: Values) -> Values:
@@ -417,6 +419,8 @@ class Outside(State):
             return PLAIN
         if isinstance(value, Plain):
             return derived(one(value))
+        if any(isinstance(v, Tensor) and v.sized for v in contents(value)):
+            return COMPUTED
         keys = value.site.keys[0] if isinstance(value, Box) and value.site.keys else BOTTOM
         told = element_of(contents(value)) == "computed" or element_of(keys)
         return COMPUTED if told else PLAIN
@@ -434,7 +438,7 @@ class Outside(State):
                     self.refuse(node, f"`.{text}` reaches into internals")
             return PLAIN
         found = [self._attribute(args.get(0), text, node) for text in texts if text is not None]
-        got = join([*found, args.positional[2] if len(args.positional) > 2 else BOTTOM])
+        got = join([*found, args.get(2)])
         return stained(got) if element_of(args.get(1)) else got
 
     def _call_container(self, name: str, args: Args, node: ast.AST) -> Values:
@@ -493,14 +497,13 @@ class Outside(State):
             return self._iterator(tuple_of([number, self.elements(first, node)]), node)
         if name == "zip":
             lists = [self.elements(a, node) for a in args.positional]
-            if args.star:
-                inner = self.elements(args.star, node)
+            if args.loose():
+                inner = join([*lists, self.elements(args.loose(), node)])
                 return self._iterator(one(Sequence(inner)), node)
             return self._iterator(tuple_of(lists), node)
         items = [self.elements(a, node) for a in args.positional[1:]]
-        result = self.call(
-            frozenset(v for v in first if not isinstance(v, Nothing)), Args(items), node
-        )
+        given = Args(items, star=self.elements(args.loose(), node))
+        result = self.call(frozenset(v for v in first if not isinstance(v, Nothing)), given, node)
         if name == "map":
             return self._iterator(result, node)
         if self._truth(result if result else join(items), node):
@@ -573,8 +576,7 @@ class Outside(State):
             return READ
         if name == "data_ptr":
             return one(Plain(address=True, element="computed" if owner.sized else ""))
-        told = owner.sized if name in policy.TOLD_BY_SIZE else ""
-        return one(Plain(element="computed" if element_of(given) else told))
+        return one(Plain(element="computed" if element_of(given) else owner.sized))
 
     def _box_method(self, box: Box, name: str, args: Args, node: ast.AST) -> Values:
         site, held = box.site, contents(box)
@@ -586,19 +588,22 @@ class Outside(State):
             key = None
             if name == "setdefault" and isinstance(node, ast.Call) and node.args:
                 key = constant_of(node.args[0])
-            stored = args.positional[-1] if args.positional else args.loose()
+            stored = join([*args.positional[-1:], args.loose()])
             self._store(site, stored, node, key)
             if site.shared and not self.importing and len(args.positional) > 1:
                 self._remember(args.positional[0], node)
             return held | stored
         if name in ("extend", "update"):
-            for values in args.positional:
-                self._update(site, values, node)
+            for values in [*args.positional, args.loose()]:
+                pairs = self._pairs(values) if site.keys is not None else values
+                self._update(site, pairs, node)
             for key, values in args.named.items():
                 self._store(site, values, node, key)
             return NOTHING
-        if name in ("pop", "get", "popitem", "popleft"):
-            default = args.positional[1] if len(args.positional) > 1 else BOTTOM
+        if name == "popitem":
+            return tuple_of([site.keys[0] if site.keys else PLAIN, held])
+        if name in ("pop", "get", "popleft"):
+            default = args.get(1)
             if name == "get" and isinstance(node, ast.Call) and node.args:
                 key = constant_of(node.args[0])
                 if key is not None:

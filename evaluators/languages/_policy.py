@@ -123,17 +123,6 @@ TENSOR_ASK = {
     "element_size", "is_floating_point", "is_complex", "is_signed", "data_ptr", "get_device",
     "is_conj", "is_neg", "is_same_size", "item", "dim_order", "is_inference", "is_pinned",
 }  # fmt: skip
-#: answers that tell of a tensor's size, or of its place
-TOLD_BY_SIZE = {
-    "size",
-    "numel",
-    "nelement",
-    "stride",
-    "storage_offset",
-    "is_contiguous",
-    "dim_order",
-    "is_same_size",
-}
 #: views and moves that take their form from another tensor
 BY_ANOTHER = {"view_as", "reshape_as", "expand_as", "to", "type_as", "copy_", "broadcast_tensors"}
 TENSOR_PROPERTIES = {"T", "mT", "H", "mH", "data", "real", "imag"}

@@ -25,6 +25,7 @@ from kernelmark.evaluators.languages._values import (
     Kernel,
     Plain,
     Site,
+    Tensor,
     Value,
     Values,
     deep,
@@ -32,6 +33,7 @@ from kernelmark.evaluators.languages._values import (
     holds_address,
     holds_tensor,
     join,
+    one,
     stained,
 )
 from kernelmark.operators.records import Operator
@@ -101,6 +103,7 @@ class State:
         self._under = 0  #: branches and loops round here that elements of tensors decide
         self._branch = 0  #: those of them that are in the function that is followed
         self._left: list[tuple[int, bool]] = []  #: loops: their `_branch`; left by such a branch
+        self._met = 0  #: values so far that stem from elements
         globals_ = (n for s in ast.walk(tree) if isinstance(s, ast.Global) for n in s.names)
         self.module = Frame(tree, None, True, assigned(tree.body) | frozenset(globals_))
         self._frames: dict[Any, Frame] = {}
@@ -174,6 +177,7 @@ class State:
         for value in values:
             if isinstance(value, Box):
                 self._grow(value.site, COMPUTED)
+                self._grow_keys(value.site, COMPUTED)
 
     def _stain_names(self, names: Iterable[str], env: Env, frame: Frame) -> None:
         """Names that a branch binds which an element decides: their values tell of the element."""
@@ -211,6 +215,8 @@ class State:
                 self._grow_keys(site, value.site.keys[0] if value.site.keys else BOTTOM)
             else:
                 self._store(site, self._elements(value, node), node)
+                pairs = (v for v in deep(one(value)) if isinstance(v, Plain | Tensor))
+                self._grow_keys(site, frozenset(pairs))
 
     def _frame(self, node: ast.AST, parent: Frame, key: Any, names: frozenset[str]) -> Frame:
         full = (id(node), id(parent), key, self.importing)
@@ -254,6 +260,9 @@ class State:
         raise NotImplementedError
 
     def _long(self, iterable: Values) -> bool:
+        raise NotImplementedError
+
+    def _rebind(self, node: ast.expr, env: Env, frame: Frame) -> None:
         raise NotImplementedError
 
     def _truth(self, values: Values, node: ast.AST) -> bool:
