@@ -15,6 +15,7 @@ from kernelmark.benchmark.commands.shared import (
     AsJson,
     complain,
     home,
+    portability_cache,
 )
 from kernelmark.benchmark.errors import UserError
 
@@ -40,7 +41,15 @@ def run(
     ] = None,
     operators: Annotated[str, typer.Option(help="Only these of the suite, by comma.")] = "",
     tier: Annotated[str, typer.Option(help="small or full; auto: full where time counts")] = "auto",
-    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that a run may use.")] = None,
+    budget_tokens: Annotated[int | None, typer.Option(help="Tokens that the run may use.")] = None,
+    budget_usd: Annotated[float | None, typer.Option(help="Dollars that the run may use.")] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="SCOPE.LIMIT=N: attempt, operator or run; tokens, in_uncached, in_cache_read, "
+            "in_cache_write, out_total, usd, requests or wall_s."
+        ),
+    ] = None,
     workers: Annotated[int, typer.Option(help="Operators in production at once.")] = 4,
     base_url: Annotated[
         str, typer.Option(help="Of the model's provider, OpenAI dialect.")
@@ -55,13 +64,27 @@ def run(
     grade: Annotated[
         bool, typer.Option(help="No: only produce; the chip need not be here. See jobs export.")
     ] = True,
+    executor: Annotated[
+        str, typer.Option(help="local: this machine; ray: a Ray cluster that runs already.")
+    ] = "local",
+    devices: Annotated[
+        str, typer.Option(help="Accelerators of this machine to grade on: all, or 0,1.")
+    ] = "all",
+    address: Annotated[
+        str, typer.Option(help="Of the Ray cluster; else RAY_ADDRESS, or the one on this machine.")
+    ] = "",
+    resource: Annotated[
+        str, typer.Option(help="Of the Ray cluster, e.g. chip:nvidia-h200; if it has several.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """A method over a suite on a chip. Resumable: kill it any time, go on with --resume DIR."""
-    from kernelmark.evaluators.campaigns import running
+    from kernelmark.evaluators.campaigns import running, summary
+    from kernelmark.evaluators.campaigns.access import Access
 
+    budgets = _budgets(budget_tokens, budget_usd, budget or [])
     if resume is not None:
-        folder = running.reopen(resume)
+        folder = running.reopen(resume, budgets)
     else:
         if not method:
             raise UserError("--method is missing; kernelmark methods lists them")
@@ -73,25 +96,28 @@ def run(
             options=_options(option or []),
             operators=tuple(name.strip() for name in operators.split(",") if name.strip()),
             tier=tier,
-            budget_tokens=budget_tokens,
+            budgets=budgets,
             grade=grade,
+            here=executor == "local",
         )
         folder = running.begin(request, out, home().runs)
-    access = running.Access(base_url, os.environ.get(api_key_env, ""), api_key_env)
+    access = Access(base_url, os.environ.get(api_key_env, ""), api_key_env)
+    place = running.Place(executor, devices, address, resource, portability_cache())
     try:
-        running.carry_out(folder, access, workers, grading=grade)
+        running.carry_out(folder, access, workers, grading=grade, place=place)
     except KeyboardInterrupt:
         complain(f"stopped; kernelmark run --resume {folder.root}")
         raise typer.Exit(INTERRUPTED) from None
-    running.report(folder, as_json)
-    raise typer.Exit(INFRASTRUCTURE if running.infrastructure_errors(folder) else 0)
+    summary.report(folder, as_json)
+    raise typer.Exit(INFRASTRUCTURE if summary.infrastructure_errors(folder) else 0)
 
 
 @app.command()
 def demo() -> None:
     """Grade the project's own kernels on this CPU, compile each for all targets, show the board."""
     from kernelmark.benchmark.boards import print_boards
-    from kernelmark.evaluators.campaigns import running
+    from kernelmark.evaluators.campaigns import running, summary
+    from kernelmark.evaluators.campaigns.access import Access
     from kernelmark.evaluators.campaigns.folder import RunFolder
     from kernelmark.submissions.board import build, open_board
     from kernelmark.submissions.bundle import Disclosure
@@ -102,15 +128,16 @@ def demo() -> None:
     place = home()
     request = running.Request(method="reference", suite="demo", chips=("interpreter", "targets"))
     folder = running.begin(request, None, place.runs)
-    running.carry_out(folder, running.Access("", "", ""), workers=4)
-    running.report(folder, as_json=False)
+    here = running.Place(cache=portability_cache())
+    running.carry_out(folder, Access("", "", ""), workers=4, place=here)
+    summary.report(folder, as_json=False)
     deliver(place, RunFolder.open(folder.root), Disclosure())
     take_in(place, current_catalogue())
     build(place)
     with open_board(place) as connection:
         print_boards(connection, "", "", as_json=False)
     typer.echo("Open the leaderboard with: make app")
-    failed = running.infrastructure_errors(folder)
+    failed = summary.infrastructure_errors(folder)
     raise typer.Exit(INFRASTRUCTURE if failed else 0)
 
 
@@ -138,6 +165,14 @@ def jobs_import(
 
     count = import_results(RunFolder.open(run), results)
     typer.echo(f"{count} verdicts into {run}")
+
+
+def _budgets(tokens: int | None, usd: float | None, texts: Sequence[str]) -> dict[str, float]:
+    from kernelmark.evaluators.campaigns.budgets import parse_budgets
+
+    given = {"run.tokens": tokens, "run.usd": usd}
+    short = [f"{name}={value}" for name, value in given.items() if value is not None]
+    return parse_budgets([*texts, *short])
 
 
 def _options(pairs: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@
     verdicts/<operator>.<id>.json    what the judge said (`Verdict`)
     portability/<operator>.<id>.json one row a compile target (`Portability`)
     ledger.jsonl                     token ledger, if a model was called
-    workspaces/<operator>/           the method's own files: replies it has already paid for
+    workspaces/<operator>/           the method's own files; replies that are already paid for
 
 Each file is written once, or replaced whole; a run killed at any moment resumes from what is there.
 """
@@ -16,11 +16,12 @@ Each file is written once, or replaced whole; a run killed at any moment resumes
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.files import read_json, slug, write_bytes, write_json
-from kernelmark.evaluators.campaigns.records import Attempt, Production, Run
+from kernelmark.evaluators.campaigns.records import Attempt, Production, Run, tokens_of
 from kernelmark.evaluators.grading.records import (
     Candidate,
     Portability,
@@ -60,9 +61,25 @@ class RunFolder:
         """Where the token ledger lies."""
         return self.root / "ledger.jsonl"
 
+    @property
+    def workspaces(self) -> Path:
+        """The folder of all workspaces."""
+        return self.root / "workspaces"
+
     def workspace(self, operator: str) -> Path:
         """The method's own folder for one operator; made when first used."""
-        return self.root / "workspaces" / slug(operator)
+        return self.workspaces / slug(operator)
+
+    def raise_budgets(self, budgets: dict[str, float]) -> RunFolder:
+        """The run with other limits; operators that a budget ended are begun again from there."""
+        for operator in self.run.operators:
+            production = self.production(operator)
+            kept = until(production.attempts, "budget_exhausted")
+            if len(kept) < len(production.attempts):
+                self.record(Production(operator, kept))
+        run = replace(self.run, budgets=budgets, budget_tokens=tokens_of(budgets))
+        write_json(self.root / "run.json", to_json(run))
+        return RunFolder(self.root, run)
 
     def production(self, operator: str) -> Production:
         """Attempts recorded so far (none, for an operator not begun)."""
@@ -130,3 +147,11 @@ class RunFolder:
 
     def _judged(self, folder: str, operator: str, candidate: str) -> Path:
         return self.root / folder / f"{slug(operator)}.{candidate[:16]}.json"
+
+
+def until(attempts: tuple[Attempt, ...], failure: str) -> tuple[Attempt, ...]:
+    """The attempts before the first one that failed so."""
+    for index, attempt in enumerate(attempts):
+        if attempt.failure == failure:
+            return attempts[:index]
+    return attempts

@@ -8,10 +8,10 @@ import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from kernelmark.benchmark.prompts import Setting, build_prompt
+from kernelmark.benchmark.prompts import Setting, Track, build_prompt
 from kernelmark.benchmark.suites import Suite, operator_digest
 from kernelmark.evaluators.campaigns.campaign import now
-from kernelmark.evaluators.campaigns.records import Run
+from kernelmark.evaluators.campaigns.records import Run, tokens_of
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.languages.base import Language
 from kernelmark.evaluators.methods.base import Method, Task
@@ -31,7 +31,7 @@ def plan_run(
     tier: str,
     targets: Sequence[str] = (),
     options: dict[str, str] | None = None,
-    budget_tokens: int | None = None,
+    budgets: dict[str, float] | None = None,
 ) -> Run:
     """A new run of `method` (called `name`) over `operators`, which are `suite` or a part of it."""
     return Run(
@@ -49,16 +49,19 @@ def plan_run(
         tier=tier,
         targets=tuple(targets),
         options=dict(options or {}),
-        budget_tokens=budget_tokens,
+        budget_tokens=tokens_of(budgets or {}),
+        budgets=dict(budgets or {}),
         benchmark_version=importlib.metadata.version("kernelmark"),
         environment=host_environment(),
         created_at=now(),
     )
 
 
-def make_tasks(operators: Sequence[Operator], chip: Chip, language: Language) -> list[Task]:
+def make_tasks(
+    operators: Sequence[Operator], chip: Chip, language: Language, track: Track = "model"
+) -> list[Task]:
     """One task an operator."""
-    setting = Setting(chip.name, chip.notes, language.name, language.template)
+    setting = Setting(chip.name, chip.notes, language.name, language.template, track)
     return [Task(op, chip.name, language.name, build_prompt(op, setting)) for op in operators]
 
 

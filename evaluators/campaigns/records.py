@@ -6,6 +6,7 @@ and portability rows are stored as that module defines them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -29,7 +30,8 @@ class Run:
     `operators` maps the id of each operator asked for to the digest of its definition
     (`benchmark.suites.operator_digest`); `suite_size` says how many the suite has, so that a
     partial run is visible. `targets` are the compile targets of the portability columns.
-    `budget_tokens` is the limit that the gateway enforced, None where there was none.
+    `budgets` are the limits that the gateway enforced, by scope and limit (``run.usd``: 2.0);
+    `budget_tokens` is ``run.tokens`` among them, None where there was none.
     """
 
     id: str
@@ -47,10 +49,17 @@ class Run:
     targets: tuple[str, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     budget_tokens: int | None = None
+    budgets: dict[str, float] = field(default_factory=dict)
     benchmark_version: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     created_at: str = ""  #: UTC, ISO 8601
     schema_version: int = RUN_SCHEMA_VERSION
+
+
+def tokens_of(budgets: Mapping[str, float]) -> int | None:
+    """The run's limit on tokens, among its budgets."""
+    tokens = budgets.get("run.tokens")
+    return None if tokens is None else int(tokens)
 
 
 @dataclass(frozen=True)

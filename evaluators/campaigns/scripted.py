@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,9 +77,10 @@ def tag(operator: str, question: int) -> str:
 
 @dataclass
 class Provider:
-    """A running provider. It counts what it bills itself."""
+    """A running provider. It counts what it bills itself. `delay_s`: before each answer."""
 
     script: Script
+    delay_s: float = 0.0
     url: str = ""  #: ends with ``/v1``
     requests: list[str] = field(default_factory=list)  #: ``user`` of each, in the order answered
     billed_tokens: int = 0
@@ -93,6 +95,7 @@ class Provider:
             return 400, {"error": {"message": text, "type": "invalid_request_error"}}
         reply = replies[int(number) - 1]
         usage = _usage(reply, json.dumps(request.get("messages")))
+        time.sleep(self.delay_s)
         with self.lock:
             self.requests.append(f"{operator}#{number}")
             self.billed_tokens += usage["total_tokens"]

@@ -52,7 +52,7 @@ def spent(rows: Iterable[LedgerRow]) -> Spent:
     """The sum over `rows`; those that cost nothing (refused, free) are left out."""
     rows = charged(rows)
     known = [row for row in rows if row.usage_source != "missing"]
-    costs = [row.cost_usd for row in known]
+    costs = [row.cost_usd for row in known if row.usage.total]  # none: refused, nothing charged
     priced = [cost for cost in costs if cost is not None]
     return Spent(
         requests=len(rows),

@@ -23,9 +23,15 @@ class ModelAccess(Protocol):
     """A model, reached through the gateway."""
 
     def complete(
-        self, operator: str, attempt: int, messages: Sequence[Message], parameters: dict[str, Any]
+        self,
+        operator: str,
+        attempt: int,
+        ask: int,
+        messages: Sequence[Message],
+        parameters: dict[str, Any],
     ) -> Reply:
-        """One request for one attempt. Raises `MethodError`."""
+        """One request for one attempt. `ask` numbers the operator's questions from 1. Raises
+        `MethodError`."""
         ...
 
     def line(self, operator: str, attempt: int) -> Line:
@@ -64,7 +70,9 @@ class CampaignWorkspace:
         question = _digest(messages, parameters)
         if path.exists():
             return _remembered(path, question)
-        reply = self._model.complete(self._operator, self.attempt, messages, parameters)
+        reply = self._model.complete(
+            self._operator, self.attempt, self._asked, messages, parameters
+        )
         write_json(path, {"question": question, "reply": to_json(reply)})
         return reply
 

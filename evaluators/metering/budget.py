@@ -119,6 +119,12 @@ class Budget:
         """Tokens of the run's settled requests."""
         return int(self._account("run", "", 0).spent.get("tokens", 0))
 
+    @property
+    def spent_usd(self) -> float | None:
+        """Dollars of the run's settled requests; None where the cost of one is not known."""
+        account = self._account("run", "", 0)
+        return None if account.unpriced else account.spent.get("usd", 0.0)
+
     def reserve(
         self, operator: str, attempt: int, expected: Usage, usd: float | None = None
     ) -> Reservation:

@@ -61,7 +61,12 @@ class Model:
         self.asked = 0
 
     def complete(
-        self, operator: str, attempt: int, messages: Sequence[Message], parameters: dict[str, Any]
+        self,
+        operator: str,
+        attempt: int,
+        ask: int,
+        messages: Sequence[Message],
+        parameters: dict[str, Any],
     ) -> Reply:
         """A reply that depends on every message."""
         self.asked += 1
