@@ -320,8 +320,12 @@ class Gateway:
         if list_price and row.usage_source != "missing":
             cost = self._prices.cost_usd(row.model_served or row.model_requested, row.usage)
             row = replace(row, cost_usd=0.0 if reservation is None else cost)
-        await asyncio.to_thread(keep_answer, row)
-        await asyncio.to_thread(self._ledger.append, row)
+
+        def write() -> None:
+            keep_answer(row)
+            self._ledger.append(row)
+
+        await asyncio.to_thread(write)
         if reservation is not None:
             self.budget.settle(reservation, row.usage, cost_of(row))
 
