@@ -6,19 +6,52 @@ that anybody submitted. One file a page under `views/`.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import duckdb
 import streamlit as st
+
+from kernelmark.leaderboard import parts, state
 
 PAGES = {
     "Results": [
         st.Page("views/board.py", title="Board", icon=":material/leaderboard:", default=True),
-        st.Page("views/operators.py", title="Operators", icon=":material/grid_on:"),
-        st.Page("views/operator.py", title="Operator", icon=":material/function:"),
+        st.Page("views/cost.py", title="Cost and quality", icon=":material/payments:"),
+        st.Page("views/speed.py", title="Speed curve", icon=":material/show_chart:"),
+        st.Page("views/compare.py", title="Compare", icon=":material/compare_arrows:"),
         st.Page("views/entry.py", title="Entry", icon=":material/description:"),
     ],
-    "Kernelmark": [st.Page("views/about.py", title="About", icon=":material/info:")],
+    "Operators and chips": [
+        st.Page("views/operators.py", title="Operators", icon=":material/grid_on:"),
+        st.Page("views/operator.py", title="Operator", icon=":material/function:"),
+        st.Page("views/chips.py", title="Chips", icon=":material/memory:"),
+        st.Page("views/failures.py", title="Failures", icon=":material/error:"),
+    ],
+    "Kernelmark": [
+        st.Page("views/published.py", title="Published elsewhere", icon=":material/menu_book:"),
+        st.Page("views/submit.py", title="Submit", icon=":material/upload:"),
+        st.Page("views/about.py", title="About", icon=":material/info:"),
+    ],
 }
 
-st.set_page_config(page_title="Kernelmark", page_icon=":material/speed:", layout="wide")
-page = st.navigation(PAGES)
-st.header(page.title)
-page.run()
+page = st.navigation(PAGES, expanded=True)
+st.set_page_config(
+    page_title=f"{page.title} · Kernelmark",
+    page_icon=str(Path(__file__).with_name("icon.svg")),
+    layout="wide",
+)
+with st.sidebar:
+    st.session_state["plain"] = state.flag(
+        "Plain tables", "plain", help="Tables for keyboards, screen readers and printing."
+    )
+st.title(page.title)
+try:
+    page.run()
+except parts.Done:
+    pass
+except (duckdb.CatalogException, duckdb.BinderException):
+    if parts.board().current_code:
+        raise
+    st.error("This database was built by another version. Build it again: kernelmark ingest")
+finally:
+    state.flush()

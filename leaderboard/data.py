@@ -1,90 +1,25 @@
-"""What the pages show, as data frames: the views of the built database, nothing computed here.
+"""The built database, opened read-only: every number that is shown comes from its views.
 
-A connection is opened read-only and kept as long as the link `current.duckdb` points to the same
-file; each query runs on a cursor of its own, since a connection must not be shared by threads.
+A connection is kept as long as the link `current.duckdb` points to the same file; each query runs
+on a cursor of its own, since a connection must not be shared by threads. Frames are cached by file,
+query and parameters: a built database never changes.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 
-BOARD = """
-SELECT * FROM v_rank
-WHERE latest AND suite = $suite AND chip = $chip AND sku = $sku
-  AND suite_digest = (SELECT suite_digest FROM v_rank
-      WHERE suite = $suite AND chip = $chip AND sku = $sku
-      ORDER BY current_suite DESC, created_at DESC LIMIT 1)
-"""
-BOARDS = """
-SELECT suite, chip, sku, count(*) AS entries,
-       bool_or(declared) AS declared, max(operators) AS operators
-FROM v_rank WHERE latest GROUP BY suite, chip, sku
-ORDER BY bool_or(declared) DESC, min(measure), max(operators) DESC, count(*) DESC, suite, chip
-"""
-CELLS = """
-SELECT c.*, r.method, r.model, r.kind AS method_kind, r.chip, r.sku
-FROM v_cell AS c JOIN v_rank AS r USING (submission, suite, suite_digest)
-WHERE r.latest AND c.suite = $suite AND r.chip = $chip AND r.sku = $sku
-"""
-OPERATOR = "SELECT * FROM v_operator WHERE operator = $operator"
-OPERATORS = "SELECT operator FROM v_operator ORDER BY operator"
-OPERATOR_RESULTS = """
-SELECT s.method, s.model, s.kind, d.chip, d.sku, r.status, r.speedup, r.roofline, r.device_us,
-       r.baseline_us, r.baseline, r.attempts, r.message, r.submission, t.trust
-FROM v_result AS r JOIN submissions AS s USING (submission) JOIN v_device AS d USING (submission)
-JOIN v_trust AS t USING (submission)
-WHERE r.operator = $operator
-ORDER BY d.chip, r.status = 'passed' DESC, r.speedup DESC NULLS LAST, s.method
-"""
-OPERATOR_TIMINGS = """
-SELECT s.method, s.model, d.sku, t."case", t.device_us, t.baseline_us, t.speedup, t.speedup_low,
-       t.speedup_high, t.roofline, t.latency_us, t.baseline_latency_us, t.clock
-FROM timings AS t JOIN submissions AS s USING (submission) JOIN v_device AS d USING (submission)
-JOIN v_result AS r USING (submission, operator, candidate)
-WHERE t.operator = $operator AND r.status = 'passed'
-ORDER BY t."case", t.speedup DESC
-"""
-ENTRIES = """
-SELECT DISTINCT submission, method, model, chip, sku, run, created_at FROM v_standing
-ORDER BY created_at DESC, submission
-"""
-ENTRY = "SELECT * FROM v_rank WHERE submission = $submission ORDER BY declared DESC, suite"
-SUBMISSION = "SELECT * FROM submissions WHERE submission = $submission"
-ENTRY_CELLS = """
-SELECT * FROM v_cell WHERE submission = $submission AND suite = $suite ORDER BY operator
-"""
-VERDICT = """
-SELECT * FROM verdicts WHERE submission = $submission AND operator = $operator
-  AND candidate = $candidate
-"""
-SOURCE = """
-SELECT source, language, entry FROM candidates WHERE submission = $submission
-  AND operator = $operator AND candidate = $candidate
-"""
-COMPARISONS = """
-SELECT "case", draw, result, status, max_error, p999_error, error_limit, bad, total, worst_index,
-       got, expected, detail
-FROM comparisons WHERE submission = $submission AND operator = $operator
-  AND candidate = $candidate
-ORDER BY status = 'passed', max_error DESC NULLS LAST
-"""
-TIMINGS = """
-SELECT * EXCLUDE (submission, operator, candidate) FROM timings
-WHERE submission = $submission AND operator = $operator AND candidate = $candidate
-ORDER BY "case"
-"""
-PORTABILITY = """
-SELECT target, status, error, occupancy, matrix_instructions, kernels FROM portability
-WHERE submission = $submission AND operator = $operator AND candidate = $candidate
-ORDER BY target
-"""
-USAGE = "SELECT * FROM v_usage WHERE submission = $submission ORDER BY operator"
-BUILD = "SELECT * FROM build"
+from kernelmark.benchmark import ranks
+from kernelmark.benchmark.scoring import code_sha256
+
+_RANK = ["rank", "rank_high", "value_low", "value_high", "first_share", "critical"]
 
 
 def database_path() -> Path:
@@ -101,5 +36,64 @@ class Board:
         self._connection = duckdb.connect(str(path), read_only=True)
 
     def frame(self, query: str, **parameters: Any) -> pd.DataFrame:
-        """Rows of a query of this module."""
+        """Rows of a query."""
         return self._connection.cursor().execute(query, parameters or None).df()
+
+    def rows(self, query: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        """The same as tuples."""
+        return self._connection.cursor().execute(query, parameters or None).fetchall()
+
+    def copy(self, table: str, path: Path, file_format: str) -> None:
+        """Writes a whole table or view to a file. `table` is one of `tables`."""
+        if table not in self.tables():
+            raise ValueError(f"no table {table!r}")
+        target = str(path).replace("'", "''")
+        self._connection.cursor().execute(
+            f"COPY (SELECT * FROM {table}) TO '{target}' (FORMAT {file_format})"
+        )
+
+    def tables(self) -> list[str]:
+        """Names of all tables and views."""
+        query = "SELECT table_name FROM information_schema.tables ORDER BY table_name"
+        return [name for (name,) in self.rows(query)]
+
+    @property
+    def current_code(self) -> bool:
+        """Whether the scoring code that built the database is the one installed here."""
+        return self.rows("SELECT code_sha256 FROM build") == [(code_sha256(),)]
+
+
+def rank_part(rows: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """`rows` (entries of a board) ranked anew among themselves over the operators of `values`.
+
+    By the function that ranks whole boards, with its seed. `values` has the columns submission,
+    operator, value, all operators for each entry; entries without values stay unranked.
+    """
+    rows = rows.copy()
+    for column in _RANK:
+        rows[column] = np.nan
+    matrix = values[values["submission"].isin(rows["submission"])].pivot(
+        index="submission", columns="operator", values="value"
+    )
+    matrix = matrix.dropna(axis=1, how="all").dropna(axis=0)
+    if matrix.empty:
+        return rows
+    standings = ranks.rank_entries(matrix.to_numpy(dtype=np.float64))
+    found = pd.DataFrame([vars(s) for s in standings], index=matrix.index)[_RANK]
+    rows = rows.drop(columns=_RANK).merge(found, left_on="submission", right_index=True, how="left")
+    order = rows["score"].where(rows["measure"] == "score", rows["solved_share"])
+    return (
+        rows.assign(_value=order)
+        .sort_values(["rank", "_value"], ascending=[True, False], na_position="last")
+        .drop(columns="_value")
+        .reset_index(drop=True)
+    )
+
+
+def pareto(cost: Sequence[float], quality: Sequence[float]) -> list[bool]:
+    """Which points no other point beats: at most the cost, at least the quality, not both equal."""
+    points = list(zip(cost, quality, strict=True))
+    return [
+        not any(c <= cost_ and q >= quality_ and (c, q) != (cost_, quality_) for c, q in points)
+        for cost_, quality_ in points
+    ]

@@ -1,15 +1,16 @@
-"""Parts that several pages share: the open database, links, tables, the choice of a board."""
+"""Parts that several pages share: the open database, the choice of a board, entries, links."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import urlencode
 
+import duckdb
 import pandas as pd
 import streamlit as st
 
-from kernelmark.leaderboard import data
+from kernelmark.leaderboard import data, queries, state, text
 
 HOW_TO_START = (
     "There are no results here yet. Grade something, seal it and ingest it; then reload this page."
@@ -17,6 +18,15 @@ HOW_TO_START = (
 COMMANDS = """kernelmark run --method reference --suite demo --chip interpreter
 kernelmark submit RUN_FOLDER
 kernelmark ingest"""
+
+
+class Done(Exception):
+    """A page has said all that it can. Unlike Streamlit's own stop, the URL is still completed."""
+
+
+def stop() -> NoReturn:
+    """Ends the page here; `app` goes on."""
+    raise Done
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
@@ -27,35 +37,127 @@ def _open(path: Path, stamp: float) -> data.Board:
 def board() -> data.Board:
     """The current database; a page without one says how to get one, and stops."""
     link = data.database_path()
-    if not link.exists():
-        st.info(HOW_TO_START)
-        st.code(COMMANDS, language="bash")
-        st.stop()
-    path = link.resolve()
-    return _open(path, path.stat().st_mtime)
+    for _ in range(2):  # between the two looks at the link another build may have come
+        try:
+            path = link.resolve(strict=True)
+            return _open(path, path.stat().st_mtime)
+        except FileNotFoundError:
+            continue
+        except duckdb.IOException:
+            st.warning("The database is just being replaced. Reload this page in a moment.")
+            stop()
+    nothing_yet()
 
 
-def choose_board() -> dict[str, str]:
+def nothing_yet() -> NoReturn:
+    """Says how to get results, and stops."""
+    st.info(HOW_TO_START)
+    st.code(COMMANDS, language="bash")
+    stop()
+
+
+def frame(query: str, **parameters: Any) -> pd.DataFrame:
+    """Rows of a query of `queries` over the current database, cached."""
+    current = board()
+    return _frame(str(current.path), current.path.stat().st_mtime, query, parameters, current)
+
+
+@st.cache_data(max_entries=400, show_spinner=False)
+def _frame(
+    path: str, stamp: float, query: str, parameters: dict[str, Any], _board: data.Board
+) -> pd.DataFrame:
+    return _board.frame(query, **parameters)
+
+
+@st.cache_data(max_entries=200, show_spinner=False)
+def ranked(rows: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
+    """`data.rank_part`, cached."""
+    return data.rank_part(rows, values)
+
+
+def choose_board() -> dict[str, Any]:
     """Suite and chip, kept in the URL: the parameters of the queries of a board."""
-    boards = board().frame(data.BOARDS)
+    boards = frame(queries.BOARDS)
     if boards.empty:
-        st.info(HOW_TO_START)
-        st.code(COMMANDS, language="bash")
-        st.stop()
-    suites = list(dict.fromkeys(boards["suite"]))
+        nothing_yet()
     left, right = st.columns(2)
     with left:
-        suite = st.selectbox("Suite", suites, key="suite", bind="query-params")
+        suite = state.one("Suite", list(dict.fromkeys(boards["suite"])), "suite")
     chips = boards[boards["suite"] == suite]
-    names = [_chip_name(row) for _, row in chips.iterrows()]
+    names = {chip_name(row): row for row in chips.to_dict("records")}
     with right:
-        name = st.selectbox("Chip", names, key="chip", bind="query-params")
-    row = chips.iloc[names.index(str(name)) if name in names else 0]
-    return {"suite": str(row["suite"]), "chip": str(row["chip"]), "sku": str(row["sku"])}
+        row = names[state.one("Chip", list(names), "chip")]
+    return {"suite": row["suite"], "chip": row["chip"], "sku": row["sku"]}
 
 
-def _chip_name(row: pd.Series) -> str:
+def choose_suite() -> dict[str, Any]:
+    """A suite as it is defined now, over all chips."""
+    suites = frame(queries.SUITES)
+    if suites.empty:
+        nothing_yet()
+    suite = state.one("Suite", list(suites["suite"]), "suite")
+    row = suites[suites["suite"] == suite].iloc[0]
+    return {"suite": suite, "suite_digest": row["suite_digest"]}
+
+
+def choose_part(suite: str) -> dict[str, list[str]]:
+    """Sources and families of operators; empty lists: all."""
+    parts = frame(queries.PARTS, suite=suite)
+    left, right = st.columns(2)
+    with left:
+        sources = state.many("Source", sorted(parts["source"].unique()), "source")
+    if sources:
+        parts = parts[parts["source"].isin(sources)]
+    with right:
+        families = state.many("Family", sorted(parts["family"].unique()), "family")
+    return {"sources": sources, "families": families}
+
+
+def board_rows(chosen: dict[str, Any]) -> pd.DataFrame:
+    """Entries of the chosen board, best first, as ranked when the database was built."""
+    return frame(queries.BOARD, **chosen)
+
+
+def part_rows(chosen: dict[str, Any], part: dict[str, list[str]]) -> pd.DataFrame:
+    """Entries of the board over a part of its suite; ranks and their intervals are not set."""
+    columns = frame(queries.SCORE_COLUMNS)["column_name"]
+    query = queries.BOARD_PART.format(columns=", ".join(f"p.{c} AS {c}" for c in columns))
+    return frame(query, **chosen, **part)
+
+
+def chip_name(row: Any) -> str:
+    """``nvidia (NVIDIA H200)``."""
     return f"{row['chip']} ({row['sku']})" if row["sku"] else str(row["chip"])
+
+
+def entry_name(row: Any) -> str:
+    """``method · model``, or the method alone; whole, as the submitter wrote it."""
+    return f"{row['method']} · {row['model']}" if row["model"] else str(row["method"])
+
+
+def entry_names(rows: pd.DataFrame, length: int = 40) -> list[str]:
+    """Short names, each once: those that would be alike get the submitter or the id's start."""
+    records = rows.to_dict("records")
+    names = [text.short(entry_name(row), length) for row in records]
+    for more in ("submitter", "submission"):
+        twice = {name for name in names if names.count(name) > 1}
+        names = [
+            f"{name} ({text.short(row.get(more) or '?', 8 if more == 'submission' else 20)})"
+            if name in twice
+            else name
+            for name, row in zip(names, records, strict=True)
+        ]
+    return names
+
+
+def labels_of(rows: pd.DataFrame) -> dict[str, str]:
+    """Labels of select boxes by submission, each once."""
+    names = entry_names(rows, 60)
+    return {
+        row["submission"]: f"{name}, {text.short(chip_name(row), 40)}, {row['created_at'][:10]} "
+        f"({row['submission'][:8]})"
+        for name, row in zip(names, rows.to_dict("records"), strict=True)
+    }
 
 
 def link(page: str, **parameters: str) -> str:
@@ -63,18 +165,6 @@ def link(page: str, **parameters: str) -> str:
     return f"{page}?{urlencode(parameters)}"
 
 
-def _any_value(column: pd.Series) -> bool:
-    return bool((column.notna() & (column.astype(str) != "")).any())
-
-
-def table(frame: pd.DataFrame, columns: dict[str, Any], key: str, name: str) -> None:
-    """A sortable table of the named columns (label or column configuration), with a download."""
-    present = {c: config for c, config in columns.items() if c in frame and _any_value(frame[c])}
-    plain = st.toggle("Plain table", key=f"{key}-plain", help="For keyboards and screen readers.")
-    shown = frame[list(present)]
-    if plain:
-        labels = {c: c.replace("_", " ") for c in present}
-        st.table(shown.rename(columns=labels).reset_index(drop=True))
-    else:
-        st.dataframe(shown, column_config=present, hide_index=True, alt=name)
-    st.download_button("CSV", frame.to_csv(index=False), f"{key}.csv", "text/csv", key=f"{key}-csv")
+def entry_links(rows: pd.DataFrame) -> list[str]:
+    """Links to the pages of entries."""
+    return [link("entry", submission=s) for s in rows["submission"]]

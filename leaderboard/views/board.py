@@ -5,101 +5,109 @@ from __future__ import annotations
 import pandas as pd
 import streamlit as st
 
-from kernelmark.leaderboard import charts, data, parts
+from kernelmark.leaderboard import charts, filters, parts, queries, readings, tables
+from kernelmark.leaderboard.tables import Column, count
+
+SCORE = (
+    "Score: mean over the operators of min(speedup, 2); an operator that is not solved counts 0. "
+    "Ranks are intervals from a paired bootstrap over operators: an entry is put above another "
+    "only where the difference is certain, so entries share ranks."
+)
+SOLVED = (
+    "This chip interprets kernels: it shows whether they are right, not how fast they are. "
+    "Entries are ranked by the share of operators solved."
+)
 
 
-def reading(rows: pd.DataFrame) -> str:
-    """The result in one sentence."""
-    ranked = rows[rows["rank"].notna()]
-    if ranked.empty:
-        return "No entry here is ranked yet."
-    first = ranked[ranked["rank"] == ranked["rank"].min()]
-    names = [charts.entry_name(row) for _, row in first.iterrows()]
-    if len(ranked) == 1:
-        return f"One entry: {names[0]}. With a second one this page says which is better."
-    if len(names) == 1:
-        return f"{names[0]} is ahead of every other entry on this suite."
-    return f"{', '.join(names[:-1])} and {names[-1]} cannot be told apart on this suite."
+def columns(operators: int) -> dict[str, Column]:
+    """How the board shows an entry."""
+    return {
+        "rank_interval": Column("rank", width=60),
+        "entry": Column("details", "link", width=60),
+        "method": Column("method"),
+        "model": Column("model"),
+        "mark": Column("made by", help="What has no model behind it is marked."),
+        "score": Column("score", "number", 3),
+        "interval": Column("95% interval"),
+        "solved": count(f"solved of {operators}"),
+        "state": Column("remarks"),
+        "speedup": Column("speedup", "number", help="Geometric mean over solved operators."),
+        "fast_1": Column("fast_1", "percent", 0, help="Solved, and at least at the baseline."),
+        "roofline": Column("roofline", "percent", 0, help="Floor of the hardware over the time."),
+        "tokens_per_solved": Column("tokens / solved", "compact"),
+        "tokens_per_operator": Column("tokens / operator", "compact"),
+        "cost_per_solved_usd": Column("$ / solved", "dollars", 3),
+        "seconds": Column("hours", "number", help="Time the method took, all operators together."),
+        "metering": Column("metering", help="Partial: tokens and cost are lower bounds."),
+        "trust": Column("trust"),
+        "open_weights": Column("open weights"),
+        "submitter": Column("submitter"),
+        "date": Column("date"),
+    }
 
 
 chosen = parts.choose_board()
-rows = parts.board().frame(data.BOARD, **chosen)
-with st.expander("Filters"):
-    kinds = st.multiselect(
-        "Kind of method", sorted(rows["kind"].unique()), key="kind", bind="query-params"
-    )
-    trusts = st.multiselect(
-        "Trust", sorted(rows["trust"].unique()), key="trust", bind="query-params"
-    )
-if kinds:
-    rows = rows[rows["kind"].isin(kinds)]
-if trusts:
-    rows = rows[rows["trust"].isin(trusts)]
+everything = parts.board_rows(chosen)
+with st.expander("Filters", expanded=filters.any_given(), icon=":material/filter_list:"):
+    part = parts.choose_part(chosen["suite"])
+    wanted = filters.choose(everything)
+rows = parts.part_rows(chosen, part) if any(part.values()) else everything
+rows = filters.apply(rows, wanted)
 if rows.empty:
     st.info("No entry passes these filters.")
-    st.stop()
+    parts.stop()
+filtered = any(part.values()) or len(rows) < len(everything)
+if filtered:
+    values = parts.frame(queries.BOARD_VALUES, **chosen, **part)
+    rows = parts.ranked(rows, values)
 
-st.text(reading(rows))
-measured = (rows["measure"] == "score").all()
-if measured:
-    st.caption(
-        "Score: mean over the whole suite of min(speedup, 2); an operator that is not solved "
-        "counts 0. Ranks are intervals from a paired bootstrap over operators; entries that "
-        "cannot be told apart share a rank."
-    )
-else:
-    st.caption(
-        "This chip interprets kernels: it shows whether they are right, not how fast they are. "
-        "Entries are ranked by the share of operators solved."
-    )
-rows = rows.assign(
-    entry=[parts.link("entry", submission=s) for s in rows["submission"]],
+st.text(readings.board(rows))
+st.caption(SCORE if (rows["measure"] == "score").all() else SOLVED)
+if filtered:
+    operators = rows["operators"].max()
+    st.text(f"Ranked anew among the {len(rows)} entries shown, over {operators} operators.")
+
+
+def remarks(row: dict[str, object]) -> str:
+    """What a reader must know before believing a row."""
+    said = []
+    if pd.isna(row["rank"]):
+        said.append("not ranked" + (f": {row['trust']}" if row["trust"] != "self_reported" else ""))
+    if row["declared"] and not row["complete"]:
+        said.append(f"partial: {row['attempted']} of {row['operators']} tried")
+    if not row["current_suite"]:
+        said.append("older suite")
+    if row["trained_on_benchmark"] == "yes":
+        said.append("trained on the benchmark")
+    return ", ".join(said)
+
+
+shown = rows.assign(
+    entry=parts.entry_links(rows),
     rank_interval=[
-        "" if pd.isna(a) else f"{int(a)}" if a == b else f"{int(a)} to {int(b)}"
+        "" if pd.isna(a) else f"{int(a)}" if a == b else f"{int(a)}–{int(b)}"
         for a, b in zip(rows["rank"], rows["rank_high"], strict=True)
     ],
-    solved_of=[f"{a}/{b}" for a, b in zip(rows["solved"], rows["operators"], strict=True)],
     interval=[
         "" if pd.isna(a) else f"{a:.2f} to {b:.2f}"
         for a, b in zip(rows["value_low"], rows["value_high"], strict=True)
     ],
-    partial=[
-        "" if complete else f"partial: {tried} of {all_}"
-        for complete, tried, all_ in zip(
-            rows["complete"], rows["attempted"], rows["operators"], strict=True
-        )
-    ],
-    seconds=rows["seconds"].where(rows["seconds"] > 0),
+    mark=[filters.MARKS.get(kind, kind) for kind in rows["kind"]],
+    state=[remarks(row) for row in rows.to_dict("records")],
+    seconds=rows["seconds"].where(rows["seconds"] > 0) / 3600,
     date=[created[:10] for created in rows["created_at"]],
 )
-number = st.column_config.NumberColumn
-parts.table(
-    rows,
-    {
-        "rank_interval": "rank",
-        "method": "method",
-        "model": "model",
-        "kind": "kind",
-        "score": number("score", format="%.3f"),
-        "interval": "95% interval",
-        "solved_of": "solved",
-        "partial": "coverage",
-        "speedup": number("speedup", format="%.2f", help="Geometric mean over solved operators."),
-        "fast_1": number("fast_1", format="percent", help="Share solved at least at baseline."),
-        "roofline": number("roofline", format="percent"),
-        "tokens_per_solved": number("tokens per solved", format="compact"),
-        "cost_per_solved_usd": number("$ per solved", format="%.4f"),
-        "seconds": number("seconds", format="%.1f"),
-        "metering": "metering",
-        "trust": "trust",
-        "date": "date",
-        "entry": st.column_config.LinkColumn("details", display_text="open"),
-    },
+tables.table(
+    shown.rename(columns={"seconds": "hours"}),
+    {("hours" if c == "seconds" else c): v for c, v in columns(rows["operators"].max()).items()},
     "board",
     "Entries of this suite on this chip, best first",
+    height=560,
 )
-if rows["rank"].notna().any():
+ranked = rows[rows["rank"].notna()].head(40)
+if not ranked.empty:
     st.plotly_chart(
-        charts.score_bars(rows[rows["rank"].notna()]),
-        alt="Bars with intervals of the scores in the table above; hatched bars are expert-made",
+        charts.score_bars(ranked, parts.entry_names(ranked)),
+        alt="Bars with intervals of the scores in the table above; hatched: no model",
     )
+    st.caption("Hatched bars have no model behind them: / expert-made, x compiler, dots library.")

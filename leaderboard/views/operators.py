@@ -4,55 +4,69 @@ from __future__ import annotations
 
 import streamlit as st
 
-from kernelmark.leaderboard import charts, data, parts
+from kernelmark.leaderboard import charts, parts, queries, state, tables
+from kernelmark.leaderboard.tables import Column, count
+
+SHOWN = 12
 
 chosen = parts.choose_board()
-cells = parts.board().frame(data.CELLS, **chosen)
-sources = st.pills(
-    "Source", sorted(cells["source"].unique()), selection_mode="multi", key="source",
-    bind="query-params",
-)  # fmt: skip
-families = st.multiselect(
-    "Family", sorted(cells["family"].unique()), key="family", bind="query-params"
-)
-if sources:
-    cells = cells[cells["source"].isin(sources)]
-if families:
-    cells = cells[cells["family"].isin(families)]
+part = parts.choose_part(chosen["suite"])
+rows = parts.board_rows(chosen)
+labels = parts.labels_of(rows)
+default = list(rows["submission"].head(SHOWN))
+with st.expander("Entries shown", icon=":material/filter_list:"):
+    entries = state.many(
+        "Entries", list(labels), "entries", default, shown=lambda s: labels[s], max_selections=24
+    )
+cells = parts.frame(queries.CELLS_OF, **chosen, **part, entries=entries)
 if cells.empty:
     st.info("No operator passes these filters.")
-    st.stop()
-st.plotly_chart(
-    charts.operator_map(cells),
-    alt="Operators by entries; the table below holds the same values",
+    parts.stop()
+picked = rows[rows["submission"].isin(entries)]
+names = dict(zip(picked["submission"], parts.entry_names(picked, 30), strict=True))
+summary = parts.frame(queries.OPERATOR_SUMMARY, **chosen, **part)
+summary = summary.assign(
+    open=[
+        parts.link("operator", operator=o, on=parts.chip_name(chosen)) for o in summary["operator"]
+    ],
+    unsolved=["nobody yet" if n == 0 else "" for n in summary["solved"]],
 )
-st.caption(
-    "A number is the speedup over the baseline, ✓ solved without a time; letters are failures: "
-    + ", ".join(f"{letter} {status}" for status, letter in charts.LETTERS.items())
+never = int((summary["solved"] == 0).sum())
+st.text(
+    f"{len(summary)} operators, {len(rows)} entries; {never} operators are solved by nobody yet."
 )
-summary = (
-    cells.groupby(["operator", "source", "family", "kind"], as_index=False)
-    .agg(
-        entries=("submission", "nunique"),
-        solved=("solved", "sum"),
-        best_speedup=("speedup", "max"),
-        best_roofline=("roofline", "max"),
+view = state.section("Show", ["Map", "Table"], "view")
+if view == "Map":
+    st.plotly_chart(
+        charts.operator_map(cells, names),
+        alt="Operators by entries; the same values are under Table and in the files",
     )
-    .assign(open=lambda f: [parts.link("operator", operator=o) for o in f["operator"]])
-)
-number = st.column_config.NumberColumn
-parts.table(
-    summary,
-    {
-        "operator": "operator",
-        "family": "family",
-        "kind": "kind",
-        "solved": number("solved by"),
-        "entries": number("entries"),
-        "best_speedup": number("best speedup", format="%.2f"),
-        "best_roofline": number("best roofline", format="percent"),
-        "open": st.column_config.LinkColumn("details", display_text="open"),
-    },
-    "operators",
-    "Operators with how many entries solve them",
-)
+    occurring = set(cells["status"])
+    legend = [
+        f"{letter} {status}" for status, letter in charts.LETTERS.items() if status in occurring
+    ]
+    st.text(
+        "A number is the speedup over the baseline, ✓ solved without a time; letters are failures: "
+        + ", ".join(legend)
+    )
+    tables.downloads(cells, "cells")
+else:
+    tables.table(
+        summary,
+        {
+            "operator": Column("operator", width="medium"),
+            "family": Column("family"),
+            "kind": Column("kind"),
+            "solved": count("solved by"),
+            "entries": count("entries"),
+            "unsolved": Column("remark"),
+            "best_speedup": Column("best speedup", "number"),
+            "median_speedup": Column("median speedup", "number"),
+            "best_roofline": Column("best roofline", "percent", 0),
+            "usual_failure": Column("most usual failure"),
+            "open": Column("details", "link"),
+        },
+        "operators",
+        "Operators with how many entries solve them",
+        height=700,
+    )
