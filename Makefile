@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (torch is the largest part)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-		--constraint constraints.txt --editable '.[host,models,app,hub,dev]'
+		--constraint constraints.txt --editable '.[host,models,app,hub,ray,dev]'
 	@touch $@
 
 test: setup  ## all tests but the long sweeps (under 10 minutes on 2 cores)

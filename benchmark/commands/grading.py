@@ -17,6 +17,7 @@ from kernelmark.benchmark.commands.shared import (
     OneChip,
     OperatorId,
     complain,
+    portability_cache,
 )
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 
@@ -133,6 +134,6 @@ def portability(
         if target not in compile_targets():
             raise UnknownName("compile target", target, compile_targets())
     with err().status(f"compiling for {len(targets)} targets"):
-        rows = compile_for(candidate, operator, targets)
+        rows = compile_for(candidate, operator, targets, cache=portability_cache())
     print_json([to_json(row) for row in rows]) if as_json else print_portability(rows)
     raise typer.Exit(0 if all(row.status == "passed" for row in rows) else FAILED)

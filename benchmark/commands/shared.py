@@ -32,6 +32,11 @@ def home() -> Home:
     return Home(Path(root).expanduser().absolute())
 
 
+def portability_cache() -> Path:
+    """Where rows of compile targets are kept: the same sources are not compiled twice."""
+    return home().root / "portability"
+
+
 def complain(message: str) -> None:
     """One line on stderr, with the command's name."""
     sys.stderr.write(f"kernelmark: {message}\n")

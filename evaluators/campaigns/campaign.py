@@ -1,8 +1,9 @@
 """A method over a suite on a chip: produces and grades at once, records everything, resumes.
 
-Producing, grading and compiling run side by side: any number of operators in production, one
-candidate at a time in the judge (the chip is not shared while it is timed), one in the compiler.
-The judge works in the thread that called `run`, so that Ctrl-C reaches it and its processes.
+Producing, grading and compiling run side by side: any number of operators in production, as many
+candidates with judges as there are accelerators (none is shared while something is timed), some in
+compilers. A single judge works in the thread that called `run`, so that Ctrl-C reaches it and its
+processes; several work in threads, and end with `Tools.stop`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class Event:
 class Tools:
     """What a campaign works with. `compile` and `model` are None where the run has none; `grade`
     is None where candidates are only produced, to be graded elsewhere. `check` grades on the calls
-    that a method is told; its verdicts are feedback and no part of the run."""
+    that a method is told; its verdicts are feedback and no part of the run. `slots` grades, and
+    `compilers` compilations, are made at once; `stop` breaks off those in progress."""
 
     grade: Grade | None
     compile: Compile | None = None
@@ -57,6 +59,9 @@ class Tools:
     workers: int = 1
     notify: Callable[[Event], None] = lambda event: None
     check: Grade | None = None
+    slots: int = 1
+    compilers: int = 1
+    stop: Callable[[], None] = lambda: None
 
 
 class Campaign:
@@ -68,7 +73,8 @@ class Campaign:
         self._tasks = tasks
         self._tools = tools
         self._producers = ThreadPoolExecutor(tools.workers, "produce")
-        self._compilers = ThreadPoolExecutor(1, "compile")
+        self._compilers = ThreadPoolExecutor(tools.compilers, "compile")
+        self._graders = ThreadPoolExecutor(tools.slots, "grade") if tools.slots > 1 else None
         self._to_judge: queue.SimpleQueue[tuple[Grade, Candidate, Future[Verdict]]]
         self._to_judge = queue.SimpleQueue()
         self._checks: set[Future[Verdict]] = set()
@@ -96,16 +102,14 @@ class Campaign:
                 if not working:
                     return
                 continue
-            if not future.set_running_or_notify_cancel():
-                continue  # nobody waits for it any more
-            try:
-                future.set_result(grade(candidate))
-            except BaseException as error:
-                future.set_exception(error)  # for a method that waits for it
-                raise
+            if self._graders is None:
+                _fulfil(future, grade, candidate)
+            else:
+                self._start(self._graders, _fulfil, future, grade, candidate)
 
     def _working(self) -> bool:
-        """Whether anything is being produced or compiled. Raises what went wrong there."""
+        """Whether anything is being produced, compiled, or graded in a thread. Raises what went
+        wrong there."""
         with self._lock:
             done = {future for future in self._work if future.done()}
             self._work -= done
@@ -119,9 +123,12 @@ class Campaign:
             self._stopping = True
             futures = (*self._verdicts.values(), *self._checks)
             unjudged = [future for future in futures if not future.done()]
-        executors = (self._producers, self._compilers)
+        executors = [self._producers, self._compilers]
+        if self._graders is not None:
+            executors.append(self._graders)
         for executor in executors:
             executor.shutdown(wait=False, cancel_futures=True)
+        self._tools.stop()
         for future in unjudged:
             future.cancel()
         for executor in executors:
@@ -254,6 +261,16 @@ class Campaign:
         rows = self._tools.compile(candidate)
         self._folder.add_portability(candidate.operator, candidate.id, rows)
         self._tools.notify(Event("compiled", candidate.operator, portability=rows))
+
+
+def _fulfil(future: Future[Verdict], grade: Grade, candidate: Candidate) -> None:
+    if not future.set_running_or_notify_cancel():
+        return  # nobody waits for it any more
+    try:
+        future.set_result(grade(candidate))
+    except BaseException as error:
+        future.set_exception(error)  # for a method that waits for it
+        raise
 
 
 def now() -> str:

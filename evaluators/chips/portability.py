@@ -94,6 +94,11 @@ class Compiler:
     ) -> None:
         self.close()
 
+    def kill(self) -> None:
+        """Ends the helper from another thread: `portability` there raises `WorkerDied`."""
+        if self._helper is not None:
+            self._helper[0].kill()
+
     def close(self) -> None:
         """Ends the helper."""
         if self._helper is not None:

@@ -62,9 +62,7 @@ def identity(chip: Chip, index: int = 0) -> str:
         uuid = getattr(asked(index), "uuid", None) if asked else None
         if uuid is not None:
             return f"{chip.vendor} {uuid}"
-    visible = os.environ.get(chip.visible_variable, "")
-    numbers = [part.strip() for part in visible.split(",")] if visible else []
-    return f"{chip.vendor} {numbers[index] if index < len(numbers) else index}"
+    return f"{chip.vendor} {_number(chip, index)}"
 
 
 def label(identity: str) -> str:
@@ -89,12 +87,41 @@ def claim(chip: Chip, index: int = 0, wait_s: float = WAIT_S) -> str:
     return name
 
 
+def reserve(chip: Chip, count: int) -> int:
+    """One of the machine's `count` accelerators that no other process has reserved: its number.
+
+    For processes that each are to start one judge and were not told where. It keeps nobody from
+    grading there; the judge's own `claim` does. Touches no device. Raises `DeviceError` where all
+    are reserved.
+    """
+    if not chip.visible_variable:
+        return 0
+    with _lock:
+        for index in range(count):
+            name = f"{chip.vendor} {_number(chip, index)} reserved"
+            if name in _held:
+                continue
+            try:
+                _held[name] = _locked(name, 0.0)
+                return index
+            except DeviceError:
+                continue
+    raise DeviceError(f"all {count} accelerators of {chip.name} are reserved")
+
+
 def release_all() -> None:
     """Lets go of everything that this process has claimed."""
     with _lock:
         for fd in _held.values():
             os.close(fd)
         _held.clear()
+
+
+def _number(chip: Chip, index: int) -> str:
+    """What the vendor's variable calls accelerator `index` of those visible."""
+    visible = os.environ.get(chip.visible_variable, "")
+    numbers = [part.strip() for part in visible.split(",")] if visible else []
+    return numbers[index] if index < len(numbers) else str(index)
 
 
 def _locked(name: str, wait_s: float) -> int:

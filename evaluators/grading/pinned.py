@@ -118,10 +118,13 @@ class Worker:
             raise Lost(str(answer.get("failed", "it told nonsense")))
         self.label = str(answer["ready"])
 
-    def grade(self, candidate: Candidate) -> Verdict:
-        """One grade. Raises `Lost`."""
+    def grade(self, candidate: Candidate, settings: Settings | None = None) -> Verdict:
+        """One grade, by other `settings` than its own if given. Raises `Lost`."""
+        message = {"candidate": to_json(candidate)}
+        if settings is not None:
+            message["settings"] = asdict(replace(settings, index=0))
         try:
-            self._channel.send({"candidate": to_json(candidate)})
+            self._channel.send(message)
         except (Closed, Late) as error:
             raise Lost(f"a grading process is gone: {error}") from error
         answer = self._receive(self._limit_s)
@@ -178,8 +181,9 @@ class Pool:
         for pair in taken:
             self._idle.put(pair)
 
-    def grade(self, candidate: Candidate) -> Graded:
-        """The verdict of whichever accelerator is free next; waits for one.
+    def grade(self, candidate: Candidate, settings: Settings | None = None) -> Graded:
+        """The verdict of whichever accelerator is free next; waits for one. `settings`: others
+        than the pool's.
 
         What our own processes fail is tried `TRIES` times and then is `infrastructure_error`.
         Raises `NoDevices` where no accelerator is left, or the pool is closed.
@@ -189,7 +193,7 @@ class Pool:
             index, worker = self._take()
             label, begin = worker.label, time.monotonic()
             try:
-                verdict = worker.grade(candidate)
+                verdict = worker.grade(candidate, settings)
             except Lost as lost:
                 if self._closed:
                     raise NoDevices("closed") from lost
@@ -214,7 +218,7 @@ class Pool:
             self._chip.attests,
             "infrastructure_error",
             why,
-            tier=self._settings.tier,
+            tier=(settings or self._settings).tier,
         )
         return Graded(failed, index, label, time.monotonic() - begin)
 
@@ -301,7 +305,10 @@ def main(fd: int, parent: int) -> None:
         while True:
             message, _ = channel.receive()
             try:
-                verdict = work(from_json(Candidate, message["candidate"]), chip, settings)
+                asked = settings
+                if "settings" in message:
+                    asked = from_json(Settings, message["settings"])
+                verdict = work(from_json(Candidate, message["candidate"]), chip, asked)
             except Exception as error:  # a bug of ours: its cause goes into the record
                 channel.send({"failed": f"{type(error).__name__}: {error}"})
                 raise
