@@ -1,7 +1,7 @@
 """One forwarded request, from sending to settling.
 
-Whatever happens, one row is written. It is on disk before the client gets the end of its answer,
-so nothing that a client acts on goes uncounted.
+Whatever happens, one row is written. It is in the ledger before the client gets the end of its
+answer, so nothing that a client acts on goes uncounted.
 """
 
 from __future__ import annotations

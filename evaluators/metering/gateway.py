@@ -20,6 +20,7 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,6 +130,8 @@ class Gateway:
         self._asked: Counter[tuple[str, int, bytes]] = Counter()
         self._sitting = secrets.token_hex(6)
         self._requests = 0
+        self._flusher = ThreadPoolExecutor(1, "ledger")
+        self._broken: OSError | None = None  #: nothing is forwarded that can't be recorded
         self._session: aiohttp.ClientSession
 
     @contextmanager
@@ -177,6 +180,7 @@ class Gateway:
     async def _end(self, runner: web.AppRunner) -> None:
         await runner.cleanup()
         await self._session.close()
+        await asyncio.to_thread(self._flusher.shutdown)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         """One request: check, reserve, forward, count, settle."""
@@ -232,6 +236,8 @@ class Gateway:
             except BudgetExhausted as error:
                 grant.stop = error.stop
                 return await self._denied(dialect.provider, row, error.stop)
+        if self._broken is not None:
+            raise self._broken
         self._ledger.begin(row)
 
         async def settle(row: LedgerRow, list_price: bool) -> None:
@@ -309,6 +315,13 @@ class Gateway:
         await asyncio.to_thread(self._ledger.append, row)
         return refuse(provider, 400, str(stop), "budget_exhausted")
 
+    def _flush(self) -> None:
+        """A row need not be on disk before its answer goes on, but must get there."""
+        try:
+            self._ledger.flush()
+        except OSError as error:
+            self._broken = error
+
     async def _settle(
         self,
         row: LedgerRow,
@@ -323,9 +336,10 @@ class Gateway:
 
         def write() -> None:
             keep_answer(row)
-            self._ledger.append(row)
+            self._ledger.write(row)
 
         await asyncio.to_thread(write)
+        self._flusher.submit(self._flush)
         if reservation is not None:
             self.budget.settle(reservation, row.usage, cost_of(row))
 

@@ -131,23 +131,29 @@ class Ledger:
             _write(self._begun, row, self._begun_path)
 
     def append(self, row: LedgerRow) -> None:
-        """Writes a row in one system call and returns when it is on disk.
+        """Writes a row and returns when it is on disk."""
+        self.write(row)
+        self.flush()
 
-        Rows of several threads share a flush.
-        """
+    def write(self, row: LedgerRow) -> None:
+        """Writes a row in one system call: outlives the process, not yet the machine."""
         with self._lock:
             _write(self._file, row, self.path)
             self._written += 1
             self._open.discard(row.request)
-            mine = self._written
+
+    def flush(self) -> None:
+        """Returns when every row written before is on disk. Threads share a flush."""
+        wanted = self._written
         with self._flushing:
-            if self._flushed < mine:
+            if self._flushed < wanted:
                 written = self._written
                 os.fsync(self._file)
                 self._flushed = written
 
     def close(self) -> None:
-        """Closes the file. The note of begun requests goes where all are settled."""
+        """Flushes and closes. The note of begun requests goes where all are settled."""
+        self.flush()
         os.close(self._begun)
         if not self._open:
             self._begun_path.unlink(missing_ok=True)
