@@ -41,6 +41,7 @@ from kernelmark.benchmark.dataset.schema import (
 )
 from kernelmark.benchmark.errors import UserError
 from kernelmark.benchmark.prompts import Setting
+from kernelmark.operators.records import Operator
 from kernelmark.operators.registry import all_operators
 
 MANIFEST = "kernelmark.json"
@@ -61,13 +62,19 @@ class Built:
     stale: int
 
 
-def build(root: Path, setting: Setting, baselines: Path = baseline_times.FOLDER) -> Built:
-    """Writes the data set of the installed definitions to `root`; prompts are for `setting`.
+def build(
+    root: Path,
+    setting: Setting,
+    baselines: Path = baseline_times.FOLDER,
+    operators: Sequence[Operator] = (),
+) -> Built:
+    """Writes the data set of `operators` (else all) to `root`; prompts are for `setting`.
 
+    `baselines`: folder of measured baselines; those of other cases are left out.
     `UserError` where `root` holds something that no build has written.
     """
     _check_target(root)
-    operators = list(all_operators().values())
+    operators = operators or list(all_operators().values())
     cases = case_rows(operators)
     measured, stale = baseline_rows(baselines.glob("*.parquet"), cases)
     tables = {"operators": operator_rows(operators, setting), "cases": cases, "baselines": measured}

@@ -108,7 +108,11 @@ def _manifest(manifest: Mapping[str, Any]) -> Iterator[Defect]:
 
 
 def _hashes(manifest: Mapping[str, Any], tables: Tables) -> Iterator[Defect]:
-    hashes = {name: rows_hash(rows) for name, rows in tables.items()}
+    try:
+        hashes = {name: rows_hash(rows) for name, rows in tables.items()}
+    except ValueError:
+        yield Defect(MANIFEST, "rows have no hash, as a number in them is not finite")
+        return
     said = manifest.get("configurations")
     said = said if isinstance(said, dict) else {}
     for name, rows in tables.items():

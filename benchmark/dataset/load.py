@@ -44,10 +44,12 @@ class Published:
         found: dict[str, list[Row]] = defaultdict(list)
         for row in self.tables["cases"]:
             found[row["operator"]].append(row)
-        return {
-            operator: tuple(case_of(row) for row in sorted(rows, key=lambda r: r["position"]))
-            for operator, rows in found.items()
-        }
+        for rows in found.values():
+            rows.sort(key=lambda row: row["position"])
+        try:
+            return {id: tuple(case_of(row) for row in rows) for id, rows in found.items()}
+        except ValueError as error:
+            raise UserError(f"{self.source}: a row describes no case: {error}") from None
 
     @cached_property
     def digests(self) -> dict[str, str]:
@@ -78,7 +80,10 @@ def read_folder(folder: Path, source: str = "") -> Published:
     """Reads a folder that `dataset build` wrote. `UserError` where it is not whole."""
     manifest = read_manifest(folder)
     tables = {c.name: read_table(folder, c.name) for c in CONFIGURATIONS}
-    hashes = {name: rows_hash(rows) for name, rows in tables.items()}
+    try:
+        hashes = {name: rows_hash(rows) for name, rows in tables.items()}
+    except ValueError as error:
+        raise UserError(f"{source or folder}: its rows have no hash: {error}") from None
     if content_hash(hashes) != manifest["content_hash"]:
         raise UserError(f"{source or folder}: its rows are not those that its manifest names")
     return Published(
@@ -113,6 +118,12 @@ def read_table(folder: Path, name: str) -> list[Row]:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:
         raise UserError(f"{path}: cannot be read ({' '.join(str(error).split())})") from None
+    for field in configuration.schema:
+        if (
+            field.name not in table.schema.names
+            or table.schema.field(field.name).type != field.type
+        ):
+            raise UserError(f"{path}: has no column {field.name} of type {field.type}")
     rows: list[Row] = table.to_pylist()
     return rows
 
