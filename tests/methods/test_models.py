@@ -10,6 +10,7 @@ import pytest
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.benchmark.suites import get_suite
+from kernelmark.evaluators.campaigns.budgets import limits, parse_budgets
 from kernelmark.evaluators.campaigns.campaign import Campaign, Tools
 from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.evaluators.campaigns.plan import make_tasks, plan_run
@@ -31,7 +32,7 @@ def upstream() -> Iterator[chat_upstream.Upstream]:
 
 
 def run_one_shot(
-    root: Path, model: str, url: str, *, key: str = chat_upstream.KEY, budget: int | None = None
+    root: Path, model: str, url: str, *, key: str = chat_upstream.KEY, budget: str = ""
 ) -> tuple[RunFolder, Attempt, list[LedgerRow]]:
     """Produces (without grading) softmax with `model`; the one attempt and the ledger."""
     method, suite, chip = make_method("one-shot", {}), get_suite("aten::softmax"), "interpreter"
@@ -50,7 +51,8 @@ def run_one_shot(
         base_url=url,
         key=key,
         key_name="SOME_KEY",
-        budget_tokens=budget,
+        limits=limits(parse_budgets([budget] if budget else [])),
+        answers=folder.workspaces,
     ) as access:
         Campaign(folder, method, tasks, Tools(None, model=access)).run()
     (attempt,) = folder.attempts()
@@ -90,6 +92,7 @@ def test_what_goes_wrong_has_a_status(
 def test_a_refused_key(tmp_path: Path, upstream: chat_upstream.Upstream) -> None:
     _, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", upstream.url, key="wrong")
     assert attempt.failure == "method_error"
+    assert attempt.note.startswith("the provider refuses the key: ")
     assert "bad key" in attempt.note
     assert row.http_status == 401
 
@@ -115,9 +118,11 @@ def test_resuming_asks_again_where_the_provider_failed(
 def test_a_budget_that_does_not_cover_the_request(
     tmp_path: Path, upstream: chat_upstream.Upstream
 ) -> None:
-    _, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", upstream.url, budget=100)
+    _, attempt, (row,) = run_one_shot(
+        tmp_path / "run", "plain", upstream.url, budget="run.tokens=100"
+    )
     assert attempt.failure == "budget_exhausted"
-    assert "budget of 100 tokens" in attempt.note
+    assert "budget of 100 tokens for the run: 100 left" in attempt.note
     assert row.outcome == "budget_denied"
     assert upstream.requests == []
 
