@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,9 @@ from kernelmark.benchmark.dataset.rows import case_of
 from kernelmark.benchmark.dataset.schema import CONFIGURATIONS, Row, content_hash, rows_hash
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 from kernelmark.operators.records import Case
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 _REPO = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
 
@@ -57,13 +60,15 @@ class Published:
         return {row["id"]: row["digest"] for row in self.tables["operators"]}
 
 
-def load(source: str, revision: str = "", cache: Path | None = None) -> Published:
+def load(
+    source: str, revision: str = "", cache: Path | None = None, api: HfApi | None = None
+) -> Published:
     """Reads `source`: a folder, or a repository on the Hub (``REPO``, ``REPO@REVISION``; empty:
     the project's own), at `revision` (a commit, branch or tag; else the newest).
 
     `UserError` where it is not there or not what its manifest says; `InfrastructureError` where
-    the Hub cannot be reached. The Hub is that of `HF_ENDPOINT`; a token is taken from the
-    environment. Files from there are kept in `cache`, or where `huggingface_hub` keeps its own.
+    the Hub cannot be reached. `api`: else that of `HF_ENDPOINT`, with the environment's token.
+    Files from there are kept in `cache`, or where `huggingface_hub` keeps its own.
     """
     if source and Path(source).expanduser().is_dir():
         if revision:
@@ -72,7 +77,7 @@ def load(source: str, revision: str = "", cache: Path | None = None) -> Publishe
     match = _REPO.fullmatch(source or REPO)
     if match is None or (match["revision"] and revision and match["revision"] != revision):
         raise UserError(f"{source}: neither a folder nor REPO@REVISION on the Hub")
-    folder, commit = _download(match["repo"], revision or match["revision"] or "main", cache)
+    folder, commit = _download(match["repo"], revision or match["revision"] or "main", cache, api)
     return read_folder(folder, f"{match['repo']}@{commit}")
 
 
@@ -128,7 +133,7 @@ def read_table(folder: Path, name: str) -> list[Row]:
     return rows
 
 
-def _download(repo: str, revision: str, cache: Path | None) -> tuple[Path, str]:
+def _download(repo: str, revision: str, cache: Path | None, api: HfApi | None) -> tuple[Path, str]:
     """The revision's files in the Hub's cache, and its commit."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
@@ -140,7 +145,7 @@ def _download(repo: str, revision: str, cache: Path | None) -> tuple[Path, str]:
 
     try:
         folder = Path(
-            HfApi().snapshot_download(
+            (api or HfApi()).snapshot_download(
                 repo,
                 repo_type="dataset",
                 revision=revision,

@@ -17,7 +17,8 @@ from huggingface_hub import HfApi
 
 from kernelmark.benchmark.dataset.build import MANIFEST
 from kernelmark.benchmark.dataset.load import load, read_folder
-from kernelmark.benchmark.dataset.push import TRIES, Push, Pushed
+from kernelmark.benchmark.dataset.push import Push, Pushed
+from kernelmark.benchmark.hub import TRIES
 from kernelmark.benchmark.dataset.schema import CONFIGURATIONS
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 from kernelmark.operators.registry import all_operators
@@ -100,6 +101,9 @@ def test_the_commands_round_trip_to_the_same_hash(hub: Hub, built: Path, tmp_pat
     assert about["source"] == f"{REPO}@{hub.repo(REPO).head.oid}"
     assert str(tmp_path) in about["folder"]
     assert about["rows"]["operators"] == len(all_operators())
+    printed = run(hub, tmp_path, *KERNELMARK, "load", REPO, "--rows", "cases")
+    rows = list(map(json.loads, printed.stdout.splitlines()))
+    assert rows == read_folder(built).tables["cases"]
 
 
 ROWS = """
@@ -142,11 +146,8 @@ def test_datasets_and_load_give_the_same_rows_from_the_hub(
     names = [configuration.name for configuration in CONFIGURATIONS]
     theirs = run(hub, tmp_path, "-c", ROWS.format(names=names, source=REPO))
     assert theirs.returncode == 0, theirs.stderr
-    ours = []
-    for name in names:
-        done = run(hub, tmp_path, *KERNELMARK, "load", REPO, "--rows", name)
-        rows = map(json.loads, done.stdout.splitlines())
-        ours += [json.dumps([name, row], sort_keys=True) for row in rows]
+    tables = load(REPO, "", tmp_path, push.api).tables
+    ours = [json.dumps([name, row], sort_keys=True) for name in names for row in tables[name]]
     assert theirs.stdout.splitlines() == ours
 
 
@@ -224,9 +225,9 @@ def test_a_cut_connection_is_no_second_commit(
 
 def test_it_gives_up(hub: Hub, push: Pusher, small: Path) -> None:
     hub.fail("/commit/", 503, times=99)
-    with pytest.raises(InfrastructureError, match=f"failed {TRIES} times.*503"):
+    with pytest.raises(InfrastructureError, match="failed 8 times.*503"):
         push(small)
-    assert len(push.waits) == TRIES - 1
+    assert len(push.waits) == 7
 
 
 def test_a_stranger_may_only_propose(hub: Hub, push: Pusher, small: Path) -> None:
@@ -270,24 +271,45 @@ def test_what_is_not_sound_is_not_pushed(hub: Hub, copy: Path, tmp_path: Path) -
     assert hub.requests == []
 
 
-def test_mistakes_of_load_are_said_in_a_line(
-    hub: Hub, push: Pusher, small: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("source", "revision", "what"),
+    [
+        (REPO, "v9", "has no revision v9"),
+        (f"{REPO}@v9", "", "has no revision v9"),
+        (f"{REPO}@main", "v9", "neither a folder nor REPO@REVISION"),
+        ("lab/nothing", "", "no data set lab/nothing"),
+        ("not a repo", "", "neither a folder nor REPO@REVISION"),
+        ("tests", "", r"no data set \(kernelmark.json is missing\)"),
+        ("tests", "v1", "has no revision v1"),
+    ],
+)
+def test_mistakes_of_load(
+    push: Pusher, small: Path, tmp_path: Path, source: str, revision: str, what: str
 ) -> None:
     push(small)
-    for arguments, what in (
-        ((REPO, "--revision", "v9"), "has no revision v9"),
-        (("lab/nothing",), "no data set lab/nothing"),
-        (("not a repo",), "neither a folder nor REPO@REVISION"),
-        ((REPO, "--rows", "case"), "did you mean cases"),
-        ((str(tmp_path),), "no data set (kernelmark.json is missing)"),
-    ):
-        done = run(hub, tmp_path, *KERNELMARK, "load", *arguments)
-        assert done.returncode == 2, done.stderr
-        assert what in done.stderr.splitlines()[-1]
+    with pytest.raises(UserError, match=what):
+        load(source, revision, tmp_path, push.api)
+
+
+def test_a_broken_file_on_the_hub(hub: Hub, push: Pusher, small: Path, tmp_path: Path) -> None:
+    push(small)
     hub.commit(REPO, {"data/cases/test-00000-of-00001.parquet": b"no"})
-    done = run(hub, tmp_path, *KERNELMARK, "load", REPO)
+    with pytest.raises(UserError, match="cannot be read"):
+        load(REPO, "", tmp_path, push.api)
+    assert load(REPO, "v0.1.0", tmp_path, push.api).content_hash
+
+
+def test_an_unreachable_hub(small: Path, tmp_path: Path) -> None:
+    with Hub() as hub:
+        api = HfApi(endpoint=hub.url)
+    with pytest.raises(InfrastructureError, match=f"{REPO}@main cannot be fetched"):
+        load(REPO, "", tmp_path, api)
+
+
+def test_a_mistake_is_one_line(hub: Hub, tmp_path: Path) -> None:
+    done = run(hub, tmp_path, *KERNELMARK, "load", str(tmp_path), "--revision", "v1")
     assert done.returncode == 2
-    assert "cannot be read" in done.stderr
+    assert done.stderr == f"kernelmark: {tmp_path} is a folder: it has no revision v1\n"
 
 
 def test_rows_that_are_not_those_of_the_hash_are_refused(copy: Path) -> None:
