@@ -62,6 +62,7 @@ MAX_BODY_BYTES = 64 << 20
 #: how long an answer is read on for its usage after the client has hung up
 DRAIN_S = 30.0
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=600)
+_SETTLE_S = 5.0  #: for rows of requests that were cancelled at the end
 _TOO_DEEP = 5  #: parts of ``/r/run/operator/attempt/rest``
 
 
@@ -130,6 +131,7 @@ class Gateway:
         self._asked: Counter[tuple[str, int, bytes]] = Counter()
         self._sitting = secrets.token_hex(6)
         self._requests = 0
+        self._under_way = 0
         self._flusher = ThreadPoolExecutor(1, "ledger")
         self._broken: OSError | None = None  #: nothing is forwarded that can't be recorded
         self._session: aiohttp.ClientSession
@@ -178,7 +180,11 @@ class Gateway:
         return runner
 
     async def _end(self, runner: web.AppRunner) -> None:
-        await runner.cleanup()
+        await runner.cleanup()  # cancels what is under way; its rows are still to come
+        for _ in range(int(_SETTLE_S / 0.01)):
+            if not self._under_way:
+                break
+            await asyncio.sleep(0.01)
         await self._session.close()
         await asyncio.to_thread(self._flusher.shutdown)
 
@@ -250,7 +256,11 @@ class Gateway:
                 self._answers.add(ask, kept)
 
         exchange = Exchange(self._session, dialect, row, settle, self._drain_s)
-        return await exchange.run(request, forward)
+        self._under_way += 1
+        try:
+            return await exchange.run(request, forward)
+        finally:
+            self._under_way -= 1
 
     def _granted(self, request: web.Request, where: tuple[str, str, str] | None) -> Grant | None:
         if where is None or where[0] != self.run or not where[2].isascii():

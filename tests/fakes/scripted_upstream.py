@@ -83,6 +83,7 @@ class Reply:
     gzip: bool = False
     raw: bytes | None = None  #: instead of any answer
     content_type: str = "text/html"  #: of `raw`
+    encoding: str = ""  #: what `raw` claims to be compressed with
 
 
 @dataclass(frozen=True)
@@ -208,6 +209,8 @@ async def _send(
 ) -> web.StreamResponse:
     headers = {"Content-Type": _content_type(asked, reply)}
     pieces = _pieces(asked, reply, body)
+    if reply.encoding:
+        headers["Content-Encoding"] = reply.encoding
     if reply.gzip:
         headers["Content-Encoding"] = "gzip"
         pieces = [gzip.compress(b"".join(pieces))]
@@ -238,7 +241,7 @@ async def _send(
 def _pieces(asked: Asked, reply: Reply, body: bytes) -> list[bytes]:
     if reply.piece_bytes:
         return _cut(body, reply.piece_bytes)
-    if asked.stream and _content_type(asked, reply) == "text/event-stream":
+    if asked.stream and reply.raw is None and "event" in _content_type(asked, reply):
         return [event + b"\n\n" for event in body.split(b"\n\n") if event]
     return [body]
 

@@ -71,8 +71,10 @@ _GEMINI_PATH = re.compile(r"v1(alpha|beta)(/.*)?|v1/[^:]*:[a-z]+(Content|Content
 
 def spoken(path: str, headers: Mapping[str, str]) -> Provider:
     """Whose dialect a client speaks; by path where that tells, else by headers."""
-    if path.startswith(("v1/messages", "v1/complete")):
+    if path.startswith("v1/messages"):
         return ANTHROPIC
+    if path.startswith(("v1/chat/", "v1/responses", "v1/embeddings")):
+        return OPENAI
     if _GEMINI_PATH.fullmatch(path):
         return GEMINI
     if "anthropic-version" in headers:
