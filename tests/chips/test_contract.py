@@ -20,6 +20,7 @@ from kernelmark.evaluators.chips import accelerator
 from kernelmark.evaluators.chips.accelerator import Accelerator
 from kernelmark.evaluators.chips.base import Detection, Health, Memory, Peaks
 from kernelmark.evaluators.chips.registry import all_chips
+from kernelmark.evaluators.grading import timing
 
 ACCELERATORS = [c for c in all_chips().values() if isinstance(c, Accelerator)]
 
@@ -87,6 +88,7 @@ class Machine:
 
     def __init__(self, vendor: str, monkeypatch: pytest.MonkeyPatch) -> None:
         name, version, hip, _ = MACHINES[vendor]
+        self.monkeypatch = monkeypatch
         chip = all_chips()[vendor]
         self.device = FakeDevice(name)
         self.missing: set[str] = set()
@@ -227,6 +229,52 @@ def says_who_it_is(chip: Accelerator, machine: Machine) -> None:
     assert {"float32", "float16", "int64"} <= chip.dtypes
 
 
+def leaves_other_vendors_devices_alone(chip: Accelerator, machine: Machine) -> None:
+    if chip.device != "cuda":
+        assert chip.device not in {c.device for c in ACCELERATORS if c.name != chip.name}
+        return
+    foreign = "nvidia" if chip.name != "nvidia" else "amd"
+    name, version, hip, _ = MACHINES[foreign]
+    machine.device.name = name
+    machine.torch.__version__ = version
+    machine.torch.version = SimpleNamespace(hip=hip, cuda=None)
+    found = chip.detect()
+    assert not found.usable
+    assert name in found.why
+    assert foreign in found.why
+
+
+def tells_its_driver(chip: Accelerator, machine: Machine) -> None:
+    kept, chip.driver_version = chip.driver_version, lambda: "1.2.3"
+    try:
+        assert chip.detect().driver == "1.2.3"
+    finally:
+        chip.driver_version = kept
+
+
+def preloads_without_touching_a_device(chip: Accelerator, machine: Machine) -> None:
+    machine.made_on.clear()
+    synchronized = machine.device.synchronized
+    chip.preload()
+    assert not machine.made_on
+    assert machine.device.synchronized == synchronized
+
+
+def times_by_its_own_clock_and_cache(chip: Accelerator, machine: Machine) -> None:
+    asked: list[tuple[str, int, str]] = []
+
+    def timer_for(device: str, cache: int, *, clock: str) -> str:
+        asked.append((device, cache, clock))
+        return "a timer"
+
+    machine.monkeypatch.setattr(timing, "timer_for", timer_for)
+    assert chip.timer() == "a timer"
+    ((device, cache, clock),) = asked
+    assert device == chip.device
+    assert 2 * cache == chip.flush_bytes(machine.device.name)
+    assert clock == ("trace" if chip.profiler else "events")
+
+
 _mem_get_info = FakeDevice.mem_get_info
 CONTRACTS: list[Contract] = [
     detects_its_hardware,
@@ -241,6 +289,10 @@ CONTRACTS: list[Contract] = [
     finds_sick_devices,
     refuses_dtypes_it_lacks,
     says_who_it_is,
+    leaves_other_vendors_devices_alone,
+    tells_its_driver,
+    preloads_without_touching_a_device,
+    times_by_its_own_clock_and_cache,
 ]
 
 
@@ -283,7 +335,21 @@ class Broken(Accelerator):
             return Detection(True, "surely here", "some", 2)
         if self.respect == "detection_never_raises":
             return self._detect()
+        if self.respect == "leaves_other_vendors_devices_alone":
+            return Detection(True, "mine, surely", "some", 2)
+        if self.respect == "tells_its_driver":
+            return replace(super().detect(), driver="")
         return super().detect()
+
+    def preload(self) -> None:
+        super().preload()
+        if self.respect == "preloads_without_touching_a_device":
+            self._torch().full((1,), 0.0, device=f"{self.device}:0")
+
+    def timer(self) -> Any | None:
+        if self.respect == "times_by_its_own_clock_and_cache":
+            return timing.timer_for(self.device, 1 << 20, clock="events")
+        return super().timer()
 
     def prepare(self, environment: dict[str, str], index: int) -> None:
         if self.respect == "shows_a_runner_one_device":
