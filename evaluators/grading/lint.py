@@ -383,7 +383,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         operators += source_operators(name).values() if name in SOURCES else [get_operator(name)]
     faults = 0
     for operator in operators:
-        problems = lint(operator, options.device)
+        try:
+            problems = lint(operator, options.device)
+        except Exception as error:  # a definition that breaks is told like one that is wrong
+            problems = [f"{type(error).__name__}: {error}"]
         faults += bool(problems)
         print(f"{operator.id}: {'sound' if not problems else ''}", flush=True)
         for problem in problems:

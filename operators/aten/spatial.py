@@ -304,10 +304,10 @@ def _middle_only(g: torch.Tensor, x: torch.Tensor, padding: Any, **more: Any) ->
 def _edge_repeated(g: torch.Tensor, x: torch.Tensor, padding: Any, **more: Any) -> torch.Tensor:
     """Mirrors at the edge's outer side: the edge element is hit too."""
     right = _reflection(g, x, padding, **more)
-    place = torch.arange(g.shape[-1]) - padding[0]
+    place = torch.arange(g.shape[-1], device=g.device) - padding[0]
     place = torch.where(place < 0, -place - 1, place)
     place = torch.where(place >= x.shape[-1], 2 * x.shape[-1] - 1 - place, place)
-    wrong = torch.zeros(x.shape, dtype=torch.float64).index_add_(-1, place, g.double())
+    wrong = torch.zeros(x.shape, dtype=torch.float64, device=g.device).index_add_(-1, place, g.double())
     return right.copy_(wrong)
 
 

@@ -20,7 +20,7 @@ def argmax_kernel(x_ptr, y_ptr, n, inner, BLOCK: tl.constexpr):
         x = tl.load(base + i * inner, mask=i < n, other=0)
         first = tl.load(base + start * inner)
         x = tl.where(i < n, x, first)
-        top = tl.max(x, 0)
+        top = tl.max(x, 0).to(best.dtype)
         place = tl.min(tl.where((x == top) & (i < n), i, n), 0).to(tl.int64)
         better = top > best
         where = tl.where(better | (start == 0), place, where)
