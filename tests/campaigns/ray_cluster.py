@@ -28,7 +28,6 @@ class Node:
         environment = {
             **os.environ,
             "OMP_NUM_THREADS": "1",
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         }
         with log.open("wb") as file:
             self.process = subprocess.Popen(
