@@ -42,7 +42,7 @@ class Forward:
 
     url: str
     body: bytes
-    key_header: Mapping[str, str]
+    key: str
     hide: bool
 
 
@@ -85,7 +85,7 @@ class Exchange:
         headers = CIMultiDict(
             (k, v) for k, v in request.headers.items() if k.lower() not in _NOT_FORWARDED
         )
-        headers.update(forward.key_header)
+        headers.update(self._dialect.provider.key_header(forward.key))
         headers["Accept-Encoding"] = "identity"
         try:
             async with self._session.request(
@@ -97,7 +97,7 @@ class Exchange:
                 allow_redirects=False,
             ) as answer:
                 self._row = replace(self._row, http_status=answer.status, first_byte_at=now())
-                return await self._answer(request, answer, forward.hide)
+                return await self._answer(request, answer, forward)
         except TimeoutError as error:
             return await self._failed("timeout", error)
         except (aiohttp.ClientError, OSError) as error:
@@ -108,7 +108,7 @@ class Exchange:
             raise
 
     async def _answer(
-        self, request: web.Request, answer: aiohttp.ClientResponse, hide: bool
+        self, request: web.Request, answer: aiohttp.ClientResponse, forward: Forward
     ) -> web.StreamResponse:
         if 300 <= answer.status < 400:
             where = answer.headers.get("Location", "")
@@ -116,7 +116,9 @@ class Exchange:
         events = "text/event-stream" in answer.content_type
         array = self._row.stream and self._dialect.streams_arrays and "json" in answer.content_type
         if answer.status < 300 and (events or array):
-            return await self._stream(request, answer, hide and events)
+            return await self._stream(request, answer, forward.hide and events)
+        if answer.status >= 400:
+            return await self._refused(answer, forward.key)
         return await self._whole(request, answer)
 
     async def _whole(
@@ -128,19 +130,30 @@ class Exchange:
             return await self._failed("upstream_abort", error)
         decode = decoder(answer.headers.get("Content-Encoding", ""))
         plain = decode.feed(body)
-        if answer.status >= 400:
-            # A refused request (4xx) generates nothing; after a 5xx nobody knows.
-            source: UsageSource = "provider" if answer.status < 500 else "missing"
-            detail = plain[:MAX_DETAIL].decode(errors="replace")
-            await self._settle("error", Usage(), source, Reading(), detail)
-        else:
-            gone = request.transport is None or request.transport.is_closing()
-            outcome: Outcome = "client_abort" if gone else "ok"
-            reading = read_whole(self._dialect, plain)
-            if not isinstance(decode, Unknown):
-                self.whole = Whole(answer.status, answer.content_type, plain)
-            await self._settle_reading(outcome, reading, isinstance(decode, Unknown))
+        gone = request.transport is None or request.transport.is_closing()
+        outcome: Outcome = "client_abort" if gone else "ok"
+        reading = read_whole(self._dialect, plain)
+        if not isinstance(decode, Unknown):
+            self.whole = Whole(answer.status, answer.content_type, plain)
+        await self._settle_reading(outcome, reading, isinstance(decode, Unknown))
         headers = _returned(answer.headers)
+        return web.Response(body=body, status=answer.status, headers=headers)
+
+    async def _refused(self, answer: aiohttp.ClientResponse, key: str) -> web.StreamResponse:
+        """An error of the provider: as it came, but for our key, which some repeat."""
+        try:
+            body = await answer.read()
+        except aiohttp.ClientPayloadError as error:
+            return await self._failed("upstream_abort", error)
+        headers = _returned(answer.headers)
+        plain = decoder(answer.headers.get("Content-Encoding", "")).feed(body)
+        if key and key.encode() in plain:
+            plain = body = plain.replace(key.encode(), b"(key)")
+            headers.popall("Content-Encoding", None)
+        # A refused request (4xx) generates nothing; after a 5xx nobody knows.
+        source: UsageSource = "provider" if answer.status < 500 else "missing"
+        detail = plain[:MAX_DETAIL].decode(errors="replace")
+        await self._settle("error", Usage(), source, Reading(), detail)
         return web.Response(body=body, status=answer.status, headers=headers)
 
     async def _stream(

@@ -25,11 +25,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from aiohttp import web
 
+from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.files import slug
 from kernelmark.evaluators.metering.agents import retry_count, sender
 from kernelmark.evaluators.metering.answers import ASK_HEADER, Answers, keep
@@ -43,7 +44,7 @@ from kernelmark.evaluators.metering.budget import (
     cost_of,
 )
 from kernelmark.evaluators.metering.dialects.base import Asked, Dialect, Provider
-from kernelmark.evaluators.metering.dialects.providers import spoken, tokens_sent
+from kernelmark.evaluators.metering.dialects.providers import PROVIDERS, spoken, tokens_sent
 from kernelmark.evaluators.metering.dialects.registry import all_dialects, find_dialect
 from kernelmark.evaluators.metering.exchange import (
     Exchange,
@@ -216,7 +217,7 @@ class Gateway:
         changed = dialect.with_usage(data)
         sent = body if changed is None else json.dumps(changed, ensure_ascii=False).encode()
         url = provider.upstream_url(upstream.base_url, path) + _query(request)
-        forward = Forward(url, sent, provider.key_header(upstream.key), changed is not None)
+        forward = Forward(url, sent, upstream.key, changed is not None)
         return await self._metered(request, dialect, grant, row, asked, forward)
 
     async def _metered(
@@ -367,6 +368,8 @@ def open_gateway(
 ) -> Iterator[Gateway]:
     """A serving gateway that writes `ledger_path`; what that already holds counts against
     `limits`. `answers` are those that an earlier sitting has paid for."""
+    for name, upstream in upstreams.items():
+        _check_upstream(name, upstream)
     ledger = Ledger(ledger_path, answers.rows() if answers else None)
     try:
         budget = Budget(limits, read_ledger(ledger_path))
@@ -377,6 +380,18 @@ def open_gateway(
             yield gateway
     finally:
         ledger.close()
+
+
+def _check_upstream(name: str, upstream: Upstream) -> None:
+    url = urlsplit(upstream.base_url)
+    if name not in PROVIDERS:
+        raise UserError(f"no dialect of {name}; these are spoken: {', '.join(PROVIDERS)}")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise UserError(f"{name}: {upstream.base_url} is not a URL; it begins with https://")
+    if url.username or url.password or url.query or url.fragment:
+        raise UserError(f"{name}: the base URL has more than a host and a path; keys go elsewhere")
+    if not PROVIDERS[name].base_has_version and url.path.rstrip("/").endswith("/v1"):
+        raise UserError(f"{name}: leave /v1 off the base URL, as its SDK takes it")
 
 
 def _split(raw_path: str) -> tuple[tuple[str, str, str] | None, str]:

@@ -71,6 +71,7 @@ class Reply:
     cut_short: bool = False  #: ends at the output limit
 
     status: int = 200
+    message: str = "scripted"  #: of the error, where `status` is not 200
     retry_after_s: int | None = None
     report_usage: bool = True
     usage_on_last: bool = False  #: chat streams: on the last chunk with choices, whatever was asked
@@ -193,7 +194,7 @@ class Upstream:
         id = f"answer-{asked.number:06d}"
         if reply.status != 200:
             self.bills.append(Bill(id, asked, Usage(), reply.status, reported=True))
-            return _error(asked, reply.status, "scripted", reply.retry_after_s)
+            return _error(asked, reply.status, reply.message, reply.retry_after_s, reply.gzip)
         usage = reply.usage or _counted(asked, reply)
         if asked.api == "embeddings":
             usage = Usage(in_uncached=usage.in_uncached)
@@ -263,11 +264,19 @@ def _counted(asked: Asked, reply: Reply) -> Usage:
 
 
 def _error(
-    asked: Asked, status: int, message: str, retry_after_s: int | None = None
+    asked: Asked,
+    status: int,
+    message: str,
+    retry_after_s: int | None = None,
+    packed: bool = False,
 ) -> web.Response:
-    headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
-    body = scripted_dialects.error(asked, status, message)
-    return web.json_response(body, status=status, headers=headers)
+    headers = {"Content-Type": "application/json"}
+    if retry_after_s is not None:
+        headers["Retry-After"] = str(retry_after_s)
+    body = json.dumps(scripted_dialects.error(asked, status, message)).encode()
+    if packed:
+        headers["Content-Encoding"], body = "gzip", gzip.compress(body)
+    return web.Response(body=body, status=status, headers=headers)
 
 
 def _asked(request: web.Request, text: str, number: int) -> Asked | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 import clients
 import pytest
+from benches import CHARGED, OPERATOR, PROVIDERS, STREAMS, endpoints
 from clients import CLIENTS, ERRORS, Client
 from fakes.scripted_upstream import TEXT, Asked, Reply, Upstream, serving
 
@@ -20,18 +21,6 @@ from kernelmark.evaluators.metering.budget import Limits
 from kernelmark.evaluators.metering.gateway import Gateway, open_gateway
 from kernelmark.evaluators.metering.gateway import Upstream as Endpoint
 from kernelmark.evaluators.metering.ledger import LedgerRow, Usage, read_ledger
-
-PROVIDERS = ("openai", "anthropic", "gemini")
-OPERATOR = "aten::softmax"
-
-#: what the script charges; each dialect has classes that others have not
-CHARGED = {
-    "chat": Usage(11, 20, 5, 0, 30, 7),
-    "responses": Usage(11, 20, 5, 0, 30, 7),
-    "messages": Usage(11, 20, 3, 2, 30, 7),
-    "gemini": Usage(11, 20, 0, 0, 30, 7),
-    "embeddings": Usage(11),
-}
 
 
 @dataclass
@@ -58,10 +47,6 @@ class Bench:
         return replace(
             self, seen_rows=len(read_ledger(self.path)), seen_bills=len(self.upstream.bills)
         )
-
-
-def endpoints(upstream: Upstream) -> dict[str, Endpoint]:
-    return {name: Endpoint(upstream.url(name), upstream.key) for name in PROVIDERS}
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +217,7 @@ def test_over_budget_clients_stop(tmp_path: Path, client: Client) -> None:
 
 @each_client
 def test_an_unreachable_provider_brings_no_storm(tmp_path: Path, client: Client) -> None:
-    nowhere = {name: Endpoint("http://127.0.0.1:9/v1", "k") for name in PROVIDERS}
+    nowhere = {name: Endpoint("http://127.0.0.1:9", "k") for name in PROVIDERS}
     with open_gateway("run1", nowhere, tmp_path / "l.jsonl") as gateway, pytest.raises(ERRORS):
         client.ask(gateway.grant(OPERATOR, 1), None)
     rows = read_ledger(tmp_path / "l.jsonl")
@@ -271,20 +256,11 @@ def test_free_requests_are_recorded_and_not_charged(bench: Bench) -> None:
     assert len(bench.upstream.bills) == bench.seen_bills
 
 
-REQUESTS = {
-    "chat": ("v1/chat/completions", {"model": "m", "stream": True, "messages": []}),
-    "responses": ("v1/responses", {"model": "m", "stream": True, "input": "hi"}),
-    "messages": ("v1/messages", {"model": "m", "stream": True, "max_tokens": 9, "messages": []}),
-    "gemini": ("v1beta/models/m:streamGenerateContent?alt=sse", {"contents": []}),
-    "gemini array": ("v1beta/models/m:streamGenerateContent", {"contents": []}),
-}
-
-
-@pytest.mark.parametrize("api", REQUESTS)
+@pytest.mark.parametrize("api", STREAMS)
 @pytest.mark.parametrize("piece", [1, 7, 0])
 def test_streams_are_the_same_bytes(bench: Bench, api: str, piece: int) -> None:
     """But for the usage chunk of chat, which the client did not ask for."""
-    path, body = REQUESTS[api]
+    path, body = STREAMS[api]
     usage = CHARGED[api.split()[0]]
     reply = Reply(piece_bytes=piece, usage=usage, text='esc "\\" [}{] é' + TEXT)
     bench.upstream.script = lambda asked: reply
@@ -306,7 +282,7 @@ def test_two_hundred_mixed_streams_at_once_lose_nothing(bench: Bench) -> None:
     )
 
     async def many() -> None:
-        kinds = list(REQUESTS.values())
+        kinds = list(STREAMS.values())
         asks = [_post(bench.gateway, *kinds[n % len(kinds)], attempt=n) for n in range(200)]
         await asyncio.gather(*asks)
 

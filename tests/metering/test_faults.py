@@ -16,6 +16,7 @@ import pytest
 from benches import CHARGED, OPERATOR, PROVIDERS, REQUESTS, STREAMS, Bench
 from fakes.scripted_upstream import KEY, Asked, Reply, serving
 
+from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.metering import gateway as gateway_module
 from kernelmark.evaluators.metering.budget import Limits, Scope
 from kernelmark.evaluators.metering.gateway import Upstream as Endpoint
@@ -285,6 +286,33 @@ def test_silence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, api: str) -> N
         before, within = bench.rows(2)
     assert (before.outcome, before.usage_source) == ("timeout", "missing")
     assert (within.outcome, within.usage_source) == ("timeout", "estimated")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_provider_that_repeats_the_key(bench: Bench, packed: bool) -> None:
+    bench.upstream.script = lambda asked: Reply(status=403, message=f"no {KEY}!", gzip=packed)
+    answer = bench.ask(*REQUESTS["messages"])
+    assert (answer.status, answer.message) == (403, "no (key)!")
+    assert KEY not in bench.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "url", "told"),
+    [
+        ("openai", "localhost:8000/v1", "https://"),
+        ("openai", "http://me:secret@host/v1", "keys go elsewhere"),
+        ("openai", "http://host/v1?key=secret", "keys go elsewhere"),
+        ("anthropic", "http://host/v1/", "leave /v1 off"),
+        ("mistral", "http://host/v1", "openai, anthropic, gemini"),
+    ],
+)
+def test_upstreams_that_cannot_be_meant(tmp_path: Path, name: str, url: str, told: str) -> None:
+    with (
+        pytest.raises(UserError, match=told) as caught,
+        open_gateway("run1", {name: Endpoint(url, "k")}, tmp_path / "l.jsonl"),
+    ):
+        pass
+    assert "secret" not in str(caught.value)
 
 
 def test_a_redirect_is_not_followed(bench: Bench) -> None:

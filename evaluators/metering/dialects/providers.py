@@ -65,6 +65,7 @@ def _gemini_error(status: int, message: str, code: str) -> dict[str, Any]:
 OPENAI = Provider("openai", True, _bearer, _openai_error)
 ANTHROPIC = Provider("anthropic", False, _x_api_key, _anthropic_error)
 GEMINI = Provider("gemini", False, _x_goog_api_key, _gemini_error)
+PROVIDERS = {provider.name: provider for provider in (OPENAI, ANTHROPIC, GEMINI)}
 
 _GEMINI_PATH = re.compile(r"v1(alpha|beta)(/.*)?|v1/[^:]*:[a-z]+(Content|Contents|Tokens)")
 
