@@ -57,6 +57,14 @@ def run(
     api_key_env: Annotated[
         str, typer.Option(help="Environment variable with the provider's key.")
     ] = "OPENAI_API_KEY",
+    cases_from: Annotated[
+        str,
+        typer.Option(
+            metavar="REPO@REVISION|DIR",
+            help="Take the operators' cases from a published data set; its content hash then "
+            "stands in every verdict. See dataset.",
+        ),
+    ] = "",
     out: Annotated[Path | None, typer.Option(help="Run folder to make.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Run folder to go on with; all else is in it.")
@@ -99,8 +107,9 @@ def run(
             budgets=budgets,
             grade=grade,
             here=executor == "local",
+            cases_from=cases_from,
         )
-        folder = running.begin(request, out, home().runs)
+        folder = running.begin(request, out, home().runs, complain)
     access = Access(base_url, os.environ.get(api_key_env, ""), api_key_env)
     place = running.Place(executor, devices, address, resource, portability_cache())
     try:

@@ -3,6 +3,7 @@
 ::
 
     run.json                         the run (`Run`)
+    cases.json                       cases, where they are those of a published data set
     attempts/<operator>.json         attempts at one operator (`Production`)
     candidates/<id>.py               source text, named by its id
     verdicts/<operator>.<id>.json    what the judge said (`Verdict`)
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.files import read_json, slug, write_bytes, write_json
+from kernelmark.evaluators.campaigns.published import CaseSource, read_source
 from kernelmark.evaluators.campaigns.records import Attempt, Production, Run, tokens_of
 from kernelmark.evaluators.grading.records import (
     Candidate,
@@ -39,10 +41,12 @@ class RunFolder:
         self.run = run
 
     @staticmethod
-    def create(root: Path, run: Run) -> RunFolder:
+    def create(root: Path, run: Run, cases: CaseSource | None = None) -> RunFolder:
         """A new run folder. `UserError` where `root` holds a run or anything else already."""
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise UserError(f"{root} is not empty; --resume continues a run, --out names another")
+        if cases is not None:
+            cases.write(root)
         write_json(root / "run.json", to_json(run))
         return RunFolder(root, run)
 
@@ -55,6 +59,10 @@ class RunFolder:
             return RunFolder(root, from_json(Run, read_json(root / "run.json")))
         except (TypeError, ValueError) as error:
             raise UserError(f"{root / 'run.json'}: {error}") from None
+
+    def cases(self) -> CaseSource:
+        """Where the run's cases are from. `UserError` where they were published, and are lost."""
+        return read_source(self.root, self.run.dataset)
 
     @property
     def ledger_path(self) -> Path:

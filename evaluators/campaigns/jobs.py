@@ -5,19 +5,21 @@ The other machine needs the device layer alone::
     python -m kernelmark.evaluators.grading JOB OUT
 
 JOB holds ``candidates/`` and ``job.json`` (`Job`: chip, tier, and for each candidate a `JobItem`
-with the path of its source). OUT holds ``verdicts/``, one file a candidate, named as in a run
+with the path of its source), and ``cases/`` where the run's cases are those of a published data
+set. OUT holds ``verdicts/``, one file a candidate, named as in a run
 folder.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kernelmark.benchmark.errors import UserError
-from kernelmark.evaluators.campaigns.files import read_json, write_bytes, write_json
+from kernelmark.evaluators.campaigns.files import read_json, slug, write_bytes, write_json
 from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.evaluators.grading.records import Verdict, from_json, to_json
+from kernelmark.evaluators.grading.settings import Settings
 
 JOB_SCHEMA_VERSION = 1
 
@@ -41,6 +43,8 @@ class Job:
     chip: str
     tier: str
     candidates: tuple[JobItem, ...]
+    dataset: str = ""  #: content hash of the data set that the cases are of
+    cases: dict[str, str] = field(default_factory=dict)  #: operator to the file with its cases
     schema_version: int = JOB_SCHEMA_VERSION
 
 
@@ -63,9 +67,20 @@ def export_job(folder: RunFolder, root: Path) -> int:
         )
     if not items:
         raise UserError(f"{folder.root}: no candidate waits for a verdict")
-    run = folder.run
-    write_json(root / "job.json", to_json(Job(run.id, run.chip, run.tier, tuple(items.values()))))
+    run, cases = folder.run, _export_cases(folder, root, {operator for operator, _ in items})
+    job = Job(run.id, run.chip, run.tier, tuple(items.values()), run.dataset, cases)
+    write_json(root / "job.json", to_json(job))
     return len(items)
+
+
+def _export_cases(folder: RunFolder, root: Path, operators: set[str]) -> dict[str, str]:
+    """Writes the published cases of `operators`; their files by operator. None are installed."""
+    source, files = folder.cases(), {}
+    for operator in sorted(operators) if source.cases is not None else ():
+        files[operator] = f"cases/{slug(operator)}.json"
+        settings = source.settings(Settings(), operator)
+        write_bytes(root / files[operator], settings.published_cases.encode())
+    return files
 
 
 def import_results(folder: RunFolder, results: Path) -> int:
@@ -86,6 +101,11 @@ def import_results(folder: RunFolder, results: Path) -> int:
         if verdict.chip != folder.run.chip:
             raise UserError(
                 f"{results}: graded on {verdict.chip}, the run is for {folder.run.chip}"
+            )
+        if verdict.dataset != folder.run.dataset:
+            raise UserError(
+                f"{results}: graded over {verdict.dataset[:12] or 'installed cases'}, the run is "
+                f"over {folder.run.dataset[:12] or 'installed cases'}"
             )
     for verdict in verdicts:
         folder.add_verdict(verdict)

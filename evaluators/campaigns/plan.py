@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from kernelmark.benchmark.prompts import Setting, Track, build_prompt
 from kernelmark.benchmark.suites import Suite, operator_digest
 from kernelmark.evaluators.campaigns.campaign import now
+from kernelmark.evaluators.campaigns.published import CaseSource
 from kernelmark.evaluators.campaigns.records import Run, tokens_of
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.languages.base import Language
@@ -32,8 +33,13 @@ def plan_run(
     targets: Sequence[str] = (),
     options: dict[str, str] | None = None,
     budgets: dict[str, float] | None = None,
+    cases: CaseSource | None = None,
 ) -> Run:
-    """A new run of `method` (called `name`) over `operators`, which are `suite` or a part of it."""
+    """A new run of `method` (called `name`) over `operators`, which are `suite` or a part of it.
+
+    `cases`: where theirs are from; else they are those installed.
+    """
+    cases = cases or CaseSource()
     return Run(
         id=new_run_id(name, suite.name, chip.name),
         method=name,
@@ -51,6 +57,8 @@ def plan_run(
         options=dict(options or {}),
         budget_tokens=tokens_of(budgets or {}),
         budgets=dict(budgets or {}),
+        cases_from=cases.source,
+        dataset=cases.dataset,
         benchmark_version=importlib.metadata.version("kernelmark"),
         environment=host_environment(),
         created_at=now(),

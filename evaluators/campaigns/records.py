@@ -31,7 +31,9 @@ class Run:
     (`benchmark.suites.operator_digest`); `suite_size` says how many the suite has, so that a
     partial run is visible. `targets` are the compile targets of the portability columns.
     `budgets` are the limits that the gateway enforced, by scope and limit (``run.usd``: 2.0);
-    `budget_tokens` is ``run.tokens`` among them, None where there was none.
+    `budget_tokens` is ``run.tokens`` among them, None where there was none. `cases_from` names the
+    published data set that the cases are of (``REPO@COMMIT`` or a folder), `dataset` is its content
+    hash, which stands in every verdict; both are empty where the installed cases were used.
     """
 
     id: str
@@ -51,6 +53,8 @@ class Run:
     budget_tokens: int | None = None
     budgets: dict[str, float] = field(default_factory=dict)
     benchmark_version: str = ""
+    cases_from: str = ""
+    dataset: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     created_at: str = ""  #: UTC, ISO 8601
     schema_version: int = RUN_SCHEMA_VERSION

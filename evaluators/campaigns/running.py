@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.evaluators.campaigns.placing import split_chips, tier_for, usable_chip
 from kernelmark.evaluators.campaigns.plan import make_tasks, plan_run
 from kernelmark.evaluators.campaigns.progress import shown_progress
+from kernelmark.evaluators.campaigns.published import CaseSource, take_suite
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.grading.records import Candidate
@@ -25,7 +27,7 @@ from kernelmark.evaluators.grading.settings import Settings
 from kernelmark.evaluators.languages.registry import get_language
 from kernelmark.evaluators.methods.registry import make_method
 from kernelmark.operators.records import Operator, Tier
-from kernelmark.operators.registry import UnknownName, get_operator
+from kernelmark.operators.registry import UnknownName
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Request:
     budgets: dict[str, float] = field(default_factory=dict)  #: `budgets.parse_budgets`
     grade: bool = True  #: False: candidates are graded elsewhere
     here: bool = True  #: whether the chip must work on this machine
+    cases_from: str = ""  #: published data set to take the cases from, ``REPO@REVISION`` or folder
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,39 @@ class Place:
     cache: Path | None = None
 
 
-def begin(request: Request, out: Path | None, runs: Path) -> RunFolder:
-    """Makes the run folder of a new run, `out` or one under `runs`, after checking everything."""
+@dataclass(frozen=True)
+class Rules:
+    """How a run's candidates are graded: `settings`, over the cases of `cases`."""
+
+    settings: Settings
+    cases: CaseSource
+
+    def of(self, candidate: Candidate) -> Settings:
+        """The settings of a grade."""
+        return self.cases.settings(self.settings, candidate.operator)
+
+    def of_check(self, candidate: Candidate) -> Settings:
+        """The settings of a check: only the calls that a method is told."""
+        settings, operator = self.of(candidate), self.cases.operator(candidate.operator)
+        tiers = ("small",) if settings.tier == "small" else ("small", "full")
+        told = [case.name for case in told_cases(operator) if case.tier in tiers]
+        return replace(settings, cases=tuple(told))
+
+
+def begin(
+    request: Request, out: Path | None, runs: Path, say: Callable[[str], None] | None = None
+) -> RunFolder:
+    """Makes the run folder of a new run, `out` or one under `runs`, after checking everything.
+
+    `say` is told what is worth knowing of published cases.
+    """
     method = make_method(request.method, request.options)
     model = model_for(request.method, method, request.model)
-    suite = get_suite(request.suite)
+    suite, cases = get_suite(request.suite), CaseSource()
+    if request.cases_from:
+        suite, cases, note = take_suite(request.suite, request.cases_from, runs.parent / "hub")
+        if note and say is not None:
+            say(note)
     chip, targets = split_chips(request.chips, here=request.grade and request.here)
     run = plan_run(
         request.method,
@@ -74,8 +105,9 @@ def begin(request: Request, out: Path | None, runs: Path) -> RunFolder:
         targets=targets,
         options=request.options,
         budgets=request.budgets,
+        cases=cases,
     )
-    return RunFolder.create(out or runs / run.id, run)
+    return RunFolder.create(out or runs / run.id, run, cases)
 
 
 def reopen(root: Path, budgets: dict[str, float] | None = None) -> RunFolder:
@@ -84,8 +116,9 @@ def reopen(root: Path, budgets: dict[str, float] | None = None) -> RunFolder:
     `budgets` replace those of the same names; what they stopped is then gone on with.
     """
     folder = RunFolder.open(root)
+    cases = folder.cases()
     for id, digest in folder.run.operators.items():
-        if operator_digest(get_operator(id)) != digest:
+        if operator_digest(cases.operator(id)) != digest:
             raise UserError(f"{root}: {id} is defined differently now; start a new run")
     return folder.raise_budgets({**folder.run.budgets, **budgets}) if budgets else folder
 
@@ -104,7 +137,8 @@ def carry_out(
     """
     run, place = folder.run, place or Place()
     method = make_method(run.method, run.options)
-    operators = [get_operator(id) for id in run.operators]
+    cases = folder.cases()
+    operators = [cases.operator(id) for id in run.operators]
     here = grading and place.executor == "local"
     chip = usable_chip(run.chip) if here else get_chip(run.chip)
     language = get_language(method.language)
@@ -118,10 +152,10 @@ def carry_out(
         closing(_executor(place, chip, grading)) as executor,
     ):
         show.meter = model
-        settings = Settings(tier=cast(Tier, run.tier))
+        rules = Rules(Settings(tier=cast(Tier, run.tier)), cases)
         compiles = bool(run.targets) and language.own_kernels
         tools = Tools(
-            grade=(lambda candidate: executor.grade(candidate, settings)) if grading else None,
+            grade=(lambda c: executor.grade(c, rules.of(c))) if grading else None,
             compile=(lambda c: executor.compile(c, run.targets)) if compiles else None,
             model=model,
             workers=max(workers, 1) if method.uses_model else 1,
@@ -129,7 +163,7 @@ def carry_out(
             slots=executor.slots,
             compilers=executor.compilers,
             stop=executor.close,
-            check=(lambda c: executor.grade(c, _told(c, settings))) if grading else None,
+            check=(lambda c: executor.grade(c, rules.of_check(c))) if grading else None,
         )
         Campaign(folder, method, tasks, tools).run()
 
@@ -139,14 +173,6 @@ def _chosen(suite: Suite, names: tuple[str, ...]) -> list[Operator]:
         if name not in suite.ids:
             raise UnknownName(f"operator of suite {suite.name}", name, list(suite.ids))
     return [op for op in suite.operators if not names or op.id in names]
-
-
-def _told(candidate: Candidate, settings: Settings) -> Settings:
-    """The settings of a check: only the calls that a method is told."""
-    operator = get_operator(candidate.operator)
-    tiers = ("small",) if settings.tier == "small" else ("small", "full")
-    told = [case.name for case in told_cases(operator) if case.tier in tiers]
-    return replace(settings, cases=tuple(told))
 
 
 def _executor(place: Place, chip: Chip, grading: bool) -> Executor:

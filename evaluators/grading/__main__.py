@@ -7,6 +7,9 @@ files that it names::
      "candidates": [{"operator": "aten::softmax", "candidate": "<id>", "language": "triton",
                      "entry": "", "file": "candidates/<id>.py"}]}
 
+Where the cases are those of a published data set, ``dataset`` is its content hash and ``cases``
+names a file for each operator, as `published` writes them.
+
 OUT gets ``verdicts/<operator>.<first 16 digits of the id>.json``, each written whole as soon as it
 is there. What is there already is not graded again, save `infrastructure_error`; so the same
 command resumes. All accelerators of the machine are used, one candidate at a time on each
@@ -38,7 +41,7 @@ from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json,
 from kernelmark.evaluators.grading.settings import Settings
 from kernelmark.operators.registry import UnknownName, get_operator
 
-_KEYS = {"run", "chip", "tier", "candidates", "settings", "schema_version"}
+_KEYS = {"run", "chip", "tier", "candidates", "settings", "dataset", "cases", "schema_version"}
 
 
 class JobError(ValueError):
@@ -52,6 +55,15 @@ class Job:
     chip: str
     settings: Settings
     candidates: tuple[Candidate, ...]
+    dataset: str = ""  #: content hash of the published data set that the cases are of
+    cases: dict[str, str] = field(default_factory=dict)  #: published cases by operator, JSON
+
+    def settings_of(self, candidate: Candidate) -> Settings:
+        """How a candidate is graded."""
+        if not self.dataset:
+            return self.settings
+        cases = self.cases[candidate.operator]
+        return replace(self.settings, dataset=self.dataset, published_cases=cases)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,9 +108,15 @@ def read_job(folder: Path) -> Job:
             Settings, {"tier": data.get("tier", "full")} | data.get("settings", {})
         )
         candidates = tuple(_candidate(folder, item) for item in data["candidates"])
-    except (TypeError, ValueError, KeyError) as error:
+        cases = {
+            id: _inside(folder, file).read_text() for id, file in data.get("cases", {}).items()
+        }
+        dataset = str(data.get("dataset", ""))
+    except (TypeError, ValueError, KeyError, AttributeError, OSError) as error:
         raise JobError(f"{path}: {error}") from error
-    return Job(data["chip"], settings, candidates)
+    if dataset and (missing := {c.operator for c in candidates} - set(cases)):
+        raise JobError(f"{path}: no cases of {', '.join(sorted(missing))}")
+    return Job(data["chip"], settings, candidates, dataset, cases)
 
 
 def run(job: Job, out: Path, devices: str = "all", work: str = JUDGE) -> int:
@@ -180,7 +198,7 @@ class _Sitting:
         if _is_graded(path):
             print(f"{where} has a verdict", flush=True)
             return
-        graded = self.pool.grade(candidate)
+        graded = self.pool.grade(candidate, self.job.settings_of(candidate))
         verdict = graded.verdict
         if not _is_graded(path):  # by another command on the same folder, meanwhile
             write_atomically(path, json.dumps(to_json(verdict)))
@@ -220,10 +238,15 @@ def _is_graded(path: Path) -> bool:
     return verdict.status != "infrastructure_error"
 
 
-def _candidate(folder: Path, item: dict[str, Any]) -> Candidate:
-    path = (folder / item["file"]).resolve()
+def _inside(folder: Path, file: str) -> Path:
+    path = (folder / file).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise JobError(f"{item['file']} lies outside the job folder")
+        raise JobError(f"{file} lies outside the job folder")
+    return path
+
+
+def _candidate(folder: Path, item: dict[str, Any]) -> Candidate:
+    path = _inside(folder, item["file"])
     try:
         source = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:

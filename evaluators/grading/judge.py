@@ -28,6 +28,7 @@ from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
 from kernelmark.evaluators.grading.hints import autotuned_in_place
 from kernelmark.evaluators.grading.isolation import Limits
+from kernelmark.evaluators.grading.published import as_published
 from kernelmark.evaluators.grading.reads import MOST_READS
 from kernelmark.evaluators.grading.records import (
     GATES,
@@ -102,6 +103,7 @@ class Grade:
             environment=self.environment,
             baseline=baseline_name(self.operator, torch.device(self.chip.device)),
             tier=self.settings.tier,
+            dataset=self.settings.dataset,
             seconds=time.monotonic() - self.began,
             created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
@@ -132,6 +134,7 @@ def grade(
     """Grades `candidate` as an implementation of `operator` on `chip`. Never raises for what a
     candidate does. KeyboardInterrupt passes through, with every runner dead."""
     settings = settings or Settings()
+    operator = as_published(operator, settings)
     last = ""
     for attempt in range(2):
         work = Grade(candidate, operator, chip, settings, progress or (lambda gate, text: None))

@@ -198,6 +198,7 @@ class Verdict:
     environment: dict[str, str] = field(default_factory=dict)
     baseline: str = ""
     tier: str = "small"
+    dataset: str = ""  #: content hash of the data set its cases are of; empty: those installed
     seconds: float = 0.0
     created_at: str = ""  #: UTC, ISO 8601
     schema_version: int = SCHEMA_VERSION

@@ -23,3 +23,5 @@ class Settings:
     #: under the system's temporary folder
     baseline_cache: str = ""
     memory_bytes: int = 8 << 30  #: address space of a runner, where the device is the CPU
+    dataset: str = ""  #: content hash of the data set that the cases are of (`published`)
+    published_cases: str = ""  #: those cases of the operator, JSON
