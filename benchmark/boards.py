@@ -98,6 +98,8 @@ def _shown(entry: dict[str, Any]) -> dict[str, Any]:
         state.append(f"partial: {entry['attempted']} of {operators}")
     if not entry["current_suite"]:
         state.append("older suite")
+    if entry["attempts_understated"]:
+        state.append(f"says {entry['attempts_declared']} runs, {entry['runs_seen']} seen")
     return {
         **entry,
         "rank": None if low is None else str(low) if low == high else f"{low}-{high}",

@@ -56,6 +56,25 @@ HAVING count(*) = (
     WHERE whole.suite = m.suite AND whole.suite_digest = m.suite_digest
 );
 
+-- The re-grade in force of a submission: our latest on the hardware that it claims.
+CREATE TABLE v_regrade AS
+SELECT * FROM regrades
+WHERE same_hardware AND outcome IN ('agrees', 'contradicts')
+QUALIFY row_number() OVER (PARTITION BY submission ORDER BY ended_at DESC, regrade) = 1;
+
+-- The verdict that counts for a candidate: ours where it was graded again, else the one claimed.
+-- `regrade` is NULL for what is only claimed.
+CREATE VIEW v_regraded AS
+SELECT r.* FROM regrade_verdicts AS r SEMI JOIN v_regrade USING (submission, regrade);
+CREATE VIEW v_verdict AS
+SELECT * FROM v_regraded
+UNION ALL BY NAME
+SELECT v.* FROM verdicts AS v ANTI JOIN v_regraded USING (submission, operator, candidate);
+CREATE VIEW v_timing AS
+SELECT r.* FROM regrade_timings AS r SEMI JOIN v_regrade USING (submission, regrade)
+UNION ALL BY NAME
+SELECT t.* FROM timings AS t ANTI JOIN v_regraded USING (submission, operator, candidate);
+
 -- Speed of a judged candidate: geometric mean over its timed cases.
 CREATE TABLE v_speed AS
 SELECT
@@ -67,7 +86,7 @@ SELECT
     exp(avg(ln(device_us))) AS device_us,
     exp(avg(ln(baseline_us))) AS baseline_us,
     count(*) AS timed_cases
-FROM timings
+FROM v_timing
 GROUP BY submission, operator, candidate;
 
 -- Every attempt with its outcome.
@@ -85,12 +104,13 @@ SELECT
     v.sku,
     v.attests,
     v.baseline,
+    v.regrade,
     p.speedup,
     p.roofline,
     p.device_us,
     p.baseline_us
 FROM attempts AS a
-LEFT JOIN verdicts AS v USING (submission, operator, candidate)
+LEFT JOIN v_verdict AS v USING (submission, operator, candidate)
 LEFT JOIN v_speed AS p USING (submission, operator, candidate);
 
 -- The attempt that counts: the last one handed in, or the best by verdict, as the run declared.
@@ -264,6 +284,8 @@ SELECT
     d.attests,
     t.trust,
     t.trust_reason,
+    g.regrade,
+    g.outcome AS regrade_outcome,
     e.declared,
     CASE WHEN d.attests = 'executed' THEN 'score' ELSE 'solved' END AS measure,
     c.suite_digest = coalesce(v.suite_digest, c.suite_digest) AS current_suite,
@@ -271,6 +293,12 @@ SELECT
         PARTITION BY s.method, s.model, s.submitter, d.chip, d.sku, c.suite, c.suite_digest
         ORDER BY s.created_at DESC, s.submission
     ) = 1 AS latest,
+    -- Runs of the same by the same submitter that were handed in so far: more than they declare?
+    count(*) OVER (
+        PARTITION BY s.method, s.model, s.submitter, d.chip, d.sku, c.suite, c.suite_digest
+        ORDER BY s.created_at, s.submission
+    ) AS runs_seen,
+    s.submitter <> '' AND s.attempts_declared < runs_seen AS attempts_understated,
     latest
         AND t.trust NOT IN ('flagged', 'withdrawn')
         AND c.infrastructure_errors = 0
@@ -282,6 +310,7 @@ JOIN v_trust AS t ON t.submission = c.submission
 JOIN v_entry AS e
     ON e.submission = c.submission AND e.suite = c.suite AND e.suite_digest = c.suite_digest
 LEFT JOIN v_suite AS v ON v.suite = c.suite
+LEFT JOIN v_regrade AS g ON g.submission = c.submission
 ORDER BY c.suite, d.chip, d.sku, c.submission;
 
 -- What ranks are computed from: one value an operator of each entry that may be ranked.

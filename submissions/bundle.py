@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -182,14 +182,17 @@ def write_bundle(
         redactions=redacted.counts() if redacted else {},
         sealed_at=sealed_at,
     )
-    submission = replace(submission, id=submission_id(submission))
+    submission = replace(submission, id=submission_id(to_json(submission)))
     write_json(destination / MANIFEST, to_json(submission))
     return submission
 
 
-def submission_id(submission: Submission) -> str:
-    """sha256 over everything but the id and the time of sealing, 64 hex digits."""
-    content = to_json(replace(submission, id="", sealed_at=""))
+def submission_id(manifest: Mapping[str, Any]) -> str:
+    """sha256 over everything in a manifest but its id and the time of sealing, 64 hex digits.
+
+    Over the JSON as it stands, so that a bundle sealed before a field was added keeps its id.
+    """
+    content = {**manifest, "id": "", "sealed_at": ""}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -248,7 +248,7 @@ SCHEMAS["regrades"] = _schema(
     submission=TEXT,
     chip=TEXT,
     sku=TEXT,
-    same_sku=FLAG,
+    same_hardware=FLAG,
     tier=TEXT,
     outcome=TEXT,
     reason=TEXT,
@@ -405,6 +405,12 @@ def _json(kind: Any, value: Any) -> str:
     return _writer(kind).dump_json(value).decode() if value else "{}" if value == {} else "[]"
 
 
+@lru_cache(4096)
+def _list(values: tuple[int | str, ...]) -> str:
+    """A short list as JSON; the same few come again and again."""
+    return json.dumps(values)
+
+
 _VERDICT = attrgetter("chip", "sku", "attests", "status", "message", "baseline", "tier")
 
 
@@ -428,7 +434,7 @@ _COMPARISON = attrgetter(
 
 
 def _comparison_values(comparison: Comparison) -> Values:
-    worst = json.dumps(comparison.worst_index)
+    worst = _list(comparison.worst_index)
     shown = (comparison.got, comparison.expected, comparison.detail)
     return (*_COMPARISON(comparison), worst, *shown)
 
@@ -444,8 +450,8 @@ def _timing_values(timing: Timing) -> Values:
         *_TIMING(timing),
         *_percentiles(timing.candidate),
         *_percentiles(timing.baseline),
-        json.dumps(timing.sm_clock_mhz),
-        json.dumps(timing.throttle_reasons),
+        _list(timing.sm_clock_mhz),
+        _list(timing.throttle_reasons),
     )
 
 

@@ -103,7 +103,7 @@ def read_bundle(root: Path, known_suites: Suites | None = None) -> Contents:
         contents.wrong(MANIFEST, "is missing")
         return contents
     contents.submission = _manifest((root / MANIFEST).read_bytes(), contents)
-    if contents.submission is None:
+    if contents.submission is None or contents.problems:
         return contents
     _check_manifest(contents.submission, present, contents)
     data = _read_files(root, contents.submission, present, contents)
@@ -180,7 +180,10 @@ def _manifest(text: bytes, contents: Contents) -> Submission | None:
         known = f"this version reads {BUNDLE_SCHEMA_VERSION}"
         contents.wrong(MANIFEST, f"schema_version {shown(version)} is not known; {known}")
         return None
-    return parse(Submission, text, MANIFEST, contents)
+    submission = parse(Submission, text, MANIFEST, contents)
+    if submission is not None and submission.id != submission_id(data):
+        contents.wrong(MANIFEST, "id: is not the sha256 of the contents")
+    return submission
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -191,8 +194,6 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_manifest(submission: Submission, present: set[str], contents: Contents) -> None:
-    if submission.id != submission_id(submission):
-        contents.wrong(MANIFEST, "id: is not the sha256 of the contents")
     _check_time(submission.sealed_at, "sealed_at", contents)
     _check_time(submission.run.created_at, "run.created_at", contents)
     if submission.disclosure.attempts_declared < 1:

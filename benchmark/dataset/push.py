@@ -8,7 +8,6 @@ files stand there already.
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,17 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from kernelmark.benchmark.dataset.build import MANIFEST
 from kernelmark.benchmark.dataset.load import read_manifest
-from kernelmark.benchmark.errors import InfrastructureError, UserError
+from kernelmark.benchmark.errors import UserError
+from kernelmark.benchmark.hub import Say, try_again
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
-
-#: conflicts (parent moved, another commit in progress) and what passes by itself
-RETRIED = (408, 409, 412, 429)
-TRIES = 8
-LONGEST_WAIT_S = 60.0
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -165,68 +158,8 @@ class Push:
         )
 
     def _try(self, what: str, action: Callable[[], Any]) -> Any:
-        """Does `action` until it works, waiting longer each time, and as long as the Hub asks."""
-        for number in range(1, TRIES + 1):
-            try:
-                return action()
-            except Exception as error:
-                passing = _passing(error)
-                if passing is None:
-                    raise _refused(self.repo, what, error) from error
-                if number == TRIES:
-                    message = f"{self.repo}: {what} failed {TRIES} times; the last time: {passing}"
-                    raise InfrastructureError(message) from error
-                wait = _wait_s(number, error)
-                self.say(f"{what}: {passing}; again in {wait:.0f} s ({number}/{TRIES})")
-                self.pause(wait)
-        raise AssertionError("unreachable")
+        return try_again(self.repo, what, action, self.say, self.pause)
 
 
 def _title(version: str, hash: str) -> str:
     return f"Version {version}, content {hash[:12]}"
-
-
-def _passing(error: Exception) -> str | None:
-    """What to say of an error that may pass by itself; None for one that will not."""
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    status = _status(error)
-    if status is not None and (status in RETRIED or status >= 500):
-        return f"the Hub answers {status}"
-    if isinstance(error, LocalEntryNotFoundError):
-        return "a file cannot be fetched"
-    broken = type(error).__module__.split(".")[0] in ("httpx", "httpx2", "httpcore")
-    if not isinstance(error, HfHubHTTPError) and (broken or isinstance(error, ConnectionError)):
-        return f"the connection broke ({type(error).__name__})"
-    return None
-
-
-def _status(error: Exception) -> int | None:
-    """The HTTP status of the answer that an error stands for."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status if isinstance(status, int) else None
-
-
-def _refused(repo: str, what: str, error: Exception) -> Exception:
-    """What a person is told of an error that will not pass; bugs stay what they are."""
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-    if isinstance(error, HfHubHTTPError):
-        status, said = _status(error), " ".join(str(error.server_message or error).split())
-        if status in (401, 403):
-            said += " (HF_TOKEN must be set and may write there; or propose: --pull-request)"
-        return UserError(f"{repo}: {what} is refused with {status}: {said}")
-    if isinstance(error, ValueError) and "Invalid metadata in README.md" in str(error):
-        return UserError(f"{repo}: the Hub refuses the card: {' '.join(str(error).split())}")
-    if isinstance(error, HFValidationError):
-        return UserError(f"{repo}: not a repository's name, NAMESPACE/NAME")
-    return error
-
-
-def _wait_s(number: int, error: Exception) -> float:
-    """Seconds to wait: what the Hub asks for, else doubling, with jitter, at most a minute."""
-    headers = getattr(getattr(error, "response", None), "headers", {})
-    asked = headers.get("Retry-After", "")
-    if asked.isdigit():
-        return min(float(asked), LONGEST_WAIT_S)
-    return min(2.0 ** (number - 1), LONGEST_WAIT_S) * random.uniform(0.5, 1.0)

@@ -17,7 +17,6 @@ from run_making import TIME, Entry, Result, make_run
 from kernelmark.benchmark.suites import DEMO, get_suite
 from kernelmark.evaluators.campaigns.files import write_json
 from kernelmark.evaluators.campaigns.folder import RunFolder
-from kernelmark.evaluators.grading.records import from_json, to_json
 from kernelmark.submissions.archive import pack
 from kernelmark.submissions.bundle import (
     ATTEMPTS,
@@ -28,7 +27,6 @@ from kernelmark.submissions.bundle import (
     RUN,
     VERDICTS,
     Disclosure,
-    Submission,
     file_sha256,
     seal,
     submission_id,
@@ -62,8 +60,7 @@ def reseal(bundle: Path) -> None:
     """Makes the manifest fit the files again: what is left wrong is not the sealing."""
     data = json.loads((bundle / MANIFEST).read_text())
     data["files"] = {p.name: file_sha256(p) for p in bundle.iterdir() if p.name != MANIFEST}
-    submission = from_json(Submission, data)
-    write_json(bundle / MANIFEST, {**to_json(submission), "id": submission_id(submission)})
+    write_json(bundle / MANIFEST, {**data, "id": submission_id(data)})
 
 
 def change(path: Path, *keys: Any, to: Any) -> None:
