@@ -43,6 +43,17 @@ from kernelmark.evaluators.chips import _compile_worker
 _compile_worker.main(int(fd), rooted == "rooted")
 """
 
+#: imported once, so that no fork has to
+_NEEDED = (
+    *("torch", "triton", "triton.language", "kernelmark.evaluators.chips._compiling"),
+    *("kernelmark.evaluators.chips._drivers", "kernelmark.evaluators.languages.triton"),
+)
+#: not in every Triton; and what `torch.broadcast_shapes` imports (sympy: half a second)
+_HELPFUL = (
+    *("triton.backends.nvidia.compiler", "triton.backends.amd.compiler"),
+    "torch.fx.experimental.symbolic_shapes",
+)
+
 _OPERATORS = str(PACKAGE / "operators")  #: hidden from candidates
 _MAX_MESSAGES = 4096
 _STALLED_S = 5.0
@@ -70,8 +81,11 @@ def main(fd: int, rooted: bool) -> None:
     namespace = isolation.Isolation()
     if not rooted and os.geteuid() != 0:
         namespace.attempt("user namespace", isolation.become_root_of_namespace)
-    for module in ("torch", "triton", "triton.language", "kernelmark.evaluators.chips._compiling"):
+    for module in _NEEDED:
         importlib.import_module(module)
+    for module in _HELPFUL:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     from kernelmark.evaluators.chips import _compiling
 
     _compiling.never_hash_triton()

@@ -68,14 +68,7 @@ class Job:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m kernelmark.evaluators.grading")
-    parser.add_argument("job", type=Path, metavar="JOB", help="folder with job.json")
-    parser.add_argument("out", type=Path, metavar="OUT", help="folder that gets verdicts/")
-    parser.add_argument("--no-timing", action="store_true", help="correctness only")
-    parser.add_argument(
-        "--devices", default="all", help="accelerators to grade on: all (default), or 0,1"
-    )
-    options = parser.parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         job = read_job(options.job)
         if options.no_timing:
@@ -90,6 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on where this one stopped", file=sys.stderr)
         return 130
+
+
+def command_line() -> argparse.ArgumentParser:
+    """What the command takes."""
+    parser = argparse.ArgumentParser(prog="python -m kernelmark.evaluators.grading")
+    parser.add_argument("job", type=Path, metavar="JOB", help="folder with job.json")
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder that gets verdicts/")
+    parser.add_argument("--no-timing", action="store_true", help="correctness only")
+    parser.add_argument(
+        "--devices", default="all", help="accelerators to grade on: all (default), or 0,1"
+    )
+    return parser
 
 
 def read_job(folder: Path) -> Job:
