@@ -17,6 +17,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from types import ModuleType
 from typing import Any
 
@@ -79,7 +80,12 @@ class LibraryLanguage:
         return sorted(findings, key=lambda f: (f.line, f.reason))
 
     def load(self, path: str, entry: str) -> Callable[..., Any]:
-        """Imports the file at `path` as a module; returns its function `entry`."""
+        """Imports the file at `path` as a module; returns its function `entry`.
+
+        Raises `ImportError` where the declared package is not here in the declared version.
+        """
+        with open(path, encoding="utf-8") as file:
+            check_installed(file.read())
         return load_module(path, entry)
 
     @contextmanager
@@ -93,6 +99,23 @@ class LibraryLanguage:
 
 
 LANGUAGE = LibraryLanguage()
+
+
+def check_installed(source: str) -> None:
+    """Raises `ImportError` where the declared package is not here in the declared version.
+
+    A local part (``2.13.0+cpu``) is not compared. kernelmark itself is what runs this.
+    """
+    package = _PACKAGE.search(source)
+    if package is None or package[1] == "kernelmark":
+        return
+    name, declared = package[1], package[2]
+    try:
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        raise ImportError(f"{name} {declared} is declared, and not installed here") from None
+    if installed.partition("+")[0] != declared.partition("+")[0]:
+        raise ImportError(f"{name} {declared} is declared, {installed} is installed here")
 
 
 def _reasons(tree: ast.Module, modules: set[str]) -> Iterator[tuple[int, str]]:

@@ -69,7 +69,7 @@ def _targets(statement: Callable[..., Any], case: Case) -> set[Any]:
             fake_tensor.DynamicOutputShapeException,
             fake_tensor.UnsupportedOperatorException,
         ) as error:
-            raise Untraceable(str(error)) from error
+            raise Untraceable(f"cannot be traced: {error}") from error
     called = (node.target for node in trace.graph.nodes if node.op == "call_function")
     return {target for target in called if isinstance(target, torch._ops.OpOverload)}
 

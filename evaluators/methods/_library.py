@@ -60,9 +60,10 @@ def library_source(id: str, name: str, package: Package, call: Call) -> str:
         end = [f"return {call.result}"]
     body = "".join(f"    {line}\n" for line in [*call.before, *end])
     imports = "".join(f"{line}\n" for line in call.imports)
+    modules = "".join(f"import {name}\n" for name in sorted({package.module, "torch"}))
     return (
         f"# package: {package.name}=={package.version}\n# module: {package.module}\n"
         f'"""{package.name}\'s kernel for {id}."""\n\n'
-        f"import {package.module}\nimport torch\n{imports}\n\n"
+        f"{modules}{imports}\n\n"
         f"def {name}({call.parameters}):\n{body}"
     )

@@ -1,36 +1,55 @@
 """Inductor's Triton: what `torch.compile` makes of an operator's statement in torch.
 
-That statement is the baseline where it is ATen's, and the formulation of vLLM's operators. Matrix
-products are Triton's too. Where Inductor would call ATen instead of compiling, there is no
-candidate; where it may do so for a part, the note names the part. cuBLAS routines are not stated in
-torch.
+That statement is ATen's own function, or the formulation of one of vLLM's operators, carried into
+the candidate whole. Matrix products are Triton's too. Where Inductor would call ATen instead of
+compiling, there is no candidate; where it may do so for a part, the note names the part. cuBLAS
+routines are not stated in torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import ClassVar
 
 from kernelmark.evaluators.campaigns.records import MethodKind, Selection
 from kernelmark.evaluators.grading.records import Candidate
+from kernelmark.evaluators.languages.library import MAX_LINES
 from kernelmark.evaluators.methods._inductor import Untraceable, traced
+from kernelmark.evaluators.methods._inline import NotInlined, inlined
 from kernelmark.evaluators.methods.base import Proposal, Task, Workspace
+from kernelmark.evaluators.methods.torch_eager import torch_package
+from kernelmark.operators.records import Operator
+from kernelmark.operators.vllm.baselines import CustomOp
 
 _SOURCE = '''# package: torch=={version}
-# module: kernelmark
-"""What Inductor compiles of {id}, stated in torch."""
+# module: torch
+"""What Inductor compiles of {id}."""
 
-from kernelmark.operators.registry import get_operator
-from kernelmark.operators.vllm.baselines import compiled
+import torch
+{statement}
 
-_compiled = compiled(get_operator("{id}").baseline{attribute}, triton_gemm=True)
-
-
-def {name}(*args, **kwargs):
-    return _compiled(*args, **kwargs)
+# Static shapes: each call's is compiled, in this process. Matrix products are Triton's, not the
+# vendor's. Roundings that are stated are kept.
+_compiled = torch.compile(
+    {function},
+    dynamic=False,
+    options={{
+        "compile_threads": 1,
+        "emulate_precision_casts": True,
+        "max_autotune_gemm": True,
+        "max_autotune_gemm_backends": "TRITON",
+    }},
+)
+_limits = torch._dynamo.config.patch(recompile_limit=1024, accumulated_recompile_limit=65536)
+{name} = _limits(_compiled)
 '''
+
+_ATEN = """
+
+def _statement(*args, **kwargs):
+    return torch.ops.aten.{name}(*args, **kwargs)
+"""
 
 
 @dataclass(frozen=True)
@@ -49,28 +68,41 @@ class TorchCompile:
     def propose(self, task: Task, workspace: Workspace) -> Iterator[Proposal]:
         """A few lines that compile the operator's statement in torch."""
         operator = task.operator
-        if operator.source == "cublas":
-            note = "cuBLAS routines are not stated in torch"
-            yield Proposal(failure="no_candidate", note=note)
-            return
         try:
+            statement, function = _statement(operator)
             calls = traced(operator)
-        except Untraceable as error:
-            yield Proposal(failure="no_candidate", note=f"cannot be traced: {error}")
+        except (NotInlined, Untraceable) as error:
+            yield Proposal(failure="no_candidate", note=str(error))
             return
         if calls.external:
             note = f"Inductor does not compile {', '.join(calls.external)}: it calls ATen"
             yield Proposal(failure="no_candidate", note=note)
             return
         source = _SOURCE.format(
-            version=version("torch").partition("+")[0],
+            version=torch_package().version,
             id=operator.id,
             name=operator.name,
-            attribute=".formulation" if hasattr(operator.baseline, "formulation") else "",
+            statement=statement,
+            function=function,
         )
+        if len(source.splitlines()) > MAX_LINES:
+            note = f"its statement in torch is longer than the {MAX_LINES} lines of a library call"
+            yield Proposal(failure="no_candidate", note=note)
+            return
         parts = ", ".join(calls.sometimes)
         note = f"Inductor calls ATen for some cases of {parts}" if parts else ""
         yield Proposal(Candidate(operator.id, source, self.language), note=note)
+
+
+def _statement(operator: Operator) -> tuple[str, str]:
+    """The operator's statement in torch, and the name of its function."""
+    if operator.source == "aten":
+        return _ATEN.format(name=operator.name), "_statement"
+    if isinstance(operator.baseline, CustomOp):
+        formulation = operator.baseline.formulation
+        text = inlined(formulation)
+        return text.removeprefix("import torch\n"), formulation.__name__
+    raise NotInlined(f"{operator.id} is not stated in torch")
 
 
 METHOD = TorchCompile

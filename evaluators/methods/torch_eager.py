@@ -1,6 +1,8 @@
-"""The baseline handed in as a candidate: the row at speedup 1 that all others are read against.
+"""What a user calls today, handed in as a candidate: ATen, or vLLM's own kernel.
 
-Where it strays from 1.0 the measurement is off, so it is also a standing check of the timing.
+That is what speedups are measured against, so these are the row at 1 that all others are read
+against. Where it strays from 1 the measurement is off: it is also a standing check of the timing.
+cuBLAS is called through a C interface that candidates may not use.
 """
 
 from __future__ import annotations
@@ -11,21 +13,12 @@ from importlib.metadata import version
 from typing import ClassVar
 
 from kernelmark.evaluators.campaigns.records import MethodKind, Selection
-from kernelmark.evaluators.grading.records import Candidate
+from kernelmark.evaluators.methods._library import Call, Package, propose_call
 from kernelmark.evaluators.methods.base import Proposal, Task, Workspace
+from kernelmark.operators.records import Operator
+from kernelmark.operators.vllm.baselines import CustomOp
 
-_SOURCE = '''# package: kernelmark=={version}
-# module: kernelmark
-"""Calls the baseline of {id}: {baseline}."""
-
-from kernelmark.operators.registry import get_operator
-
-_baseline = get_operator("{id}").baseline
-
-
-def {name}(*args, **kwargs):
-    return _baseline(*args, **kwargs)
-'''
+VLLM = Package("vllm", "0.13.0", "vllm")
 
 
 @dataclass(frozen=True)
@@ -36,21 +29,33 @@ class TorchEager:
     language: ClassVar[str] = "library"
     selection: ClassVar[Selection] = "last"
     uses_model: ClassVar[bool] = False
-    summary: ClassVar[str] = "each operator's own baseline (ATen, vLLM, cuBLAS): speedup 1"
+    summary: ClassVar[str] = "what a user calls today, ATen or vLLM's kernel: speedup 1"
 
     def check(self) -> None:
         """Nothing can be wrong."""
 
     def propose(self, task: Task, workspace: Workspace) -> Iterator[Proposal]:
-        """A few lines that call the baseline."""
+        """One line that makes the call."""
         operator = task.operator
-        source = _SOURCE.format(
-            version=version("kernelmark"),
-            id=operator.id,
-            baseline=operator.baseline_name,
-            name=operator.name,
-        )
-        yield Proposal(Candidate(operator.id, source, self.language))
+        call = _call(operator)
+        package = VLLM if operator.source == "vllm" else torch_package()
+        yield propose_call(task, package, {} if call is None else {operator.id: call})
+
+
+def torch_package() -> Package:
+    """torch, in the version that is installed here."""
+    return Package("torch", version("torch").partition("+")[0], "torch")
+
+
+def _call(operator: Operator) -> Call | None:
+    """How the operator is called; None where no package's function is called like it."""
+    if operator.source == "aten":
+        return Call("*args, **kwargs", f"torch.ops.aten.{operator.name}(*args, **kwargs)")
+    baseline = operator.baseline
+    if isinstance(baseline, CustomOp) and baseline.name and baseline.adapt is None:
+        imports = ("from vllm import _custom_ops",)
+        return Call("*args, **kwargs", f"_custom_ops.{baseline.name}(*args, **kwargs)", (), imports)
+    return None
 
 
 METHOD = TorchEager

@@ -48,7 +48,7 @@ class CustomOp:
             return self.adapt(custom, *args, **kwargs) if self.adapt else custom(*args, **kwargs)
         if device.type == "cpu":
             return self.formulation(*args, **kwargs)
-        return compiled(self.formulation)(*args, **kwargs)
+        return _compiled(self.formulation)(*args, **kwargs)
 
     def name_on(self, device: torch.device) -> str:
         """``vllm 0.13.0``, ``torch.compile formulation`` or ``eager formulation``."""
@@ -75,21 +75,19 @@ def _vllm_function(name: str) -> Function | None:
 
 
 @cache
-def compiled(function: Function, triton_gemm: bool = False) -> Function:
+def _compiled(function: Function) -> Function:
     """`function` compiled for static shapes.
 
     Every case of an operator is its own specialisation, so recompilations are not limited.
-    Intermediate roundings that an operator states are kept, not fused away. `triton_gemm`: matrix
-    products are Triton's too, tuned by measuring, where torch would call the vendor's library.
+    Intermediate roundings that an operator states are kept, not fused away.
     """
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 1024)
     config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 1 << 16)
-    options: dict[str, Any] = {"emulate_precision_casts": True}
-    if triton_gemm:
-        options |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON"}
-    result: Function = torch.compile(function, dynamic=False, options=options)
-    return result
+    compiled: Function = torch.compile(
+        function, dynamic=False, options={"emulate_precision_casts": True}
+    )
+    return compiled
 
 
 def _device(value: Any) -> torch.device:

@@ -7,16 +7,19 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from kernelmark.evaluators.languages.registry import get_language
 from kernelmark.evaluators.methods import flag_gems, liger
 from kernelmark.evaluators.methods._library import Call, Package, library_source
 from kernelmark.evaluators.methods.base import Proposal, Task
 from kernelmark.evaluators.methods.registry import make_method
+from kernelmark.operators.draws import draw
 from kernelmark.operators.records import Operator
-from kernelmark.operators.registry import all_operators, get_operator
+from kernelmark.operators.registry import all_operators, get_operator, source_operators
 
 LIBRARIES = {module.PACKAGE.name: module for module in (flag_gems, liger)}
 MAPPED = [(name, id) for name, module in LIBRARIES.items() for id in module.CALLS]
@@ -181,6 +184,39 @@ def test_torch_compile_says_what_it_cannot(id: str, why: str) -> None:
     made = proposal("torch-compile", get_operator(id))
     assert made.failure == "no_candidate"
     assert why in made.note
+
+
+def test_statements_that_are_carried_over_compute_the_same() -> None:
+    """Run as they stand, without the compiler, against the formulations that they come from."""
+    carried = 0
+    for operator in source_operators("vllm").values():
+        made = proposal("torch-compile", operator)
+        if made.candidate is None:
+            continue
+        carried += 1
+        text = made.candidate.source
+        statement = text[: text.index("# Static shapes")]
+        name = text.split("torch.compile(\n    ")[1].split(",")[0]
+        module: dict[str, Any] = {}
+        exec(statement, module)
+        case = operator.tier("small")[0]
+        call = draw(operator, case, "base", 7, torch.device("cpu"))
+        mine, theirs = call.clone(), call.clone()
+        got = module[name](*mine.args, **mine.kwargs)
+        expected = operator.baseline.formulation(*theirs.args, **theirs.kwargs)  # type: ignore[attr-defined]
+        assert _same(got, expected), operator.id
+        assert _same(mine.tensors(), theirs.tensors()), operator.id
+    assert carried >= 35
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(
+            a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8)
+        )
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
 
 
 @pytest.mark.parametrize("id", ["aten::softmax", "aten::mm", "vllm::rms_norm", "aten::index_put_"])

@@ -48,7 +48,7 @@ def test_a_compiled_formulation_keeps_the_roundings_that_it_states() -> None:
         return rounded(x * 1.3, torch.bfloat16) * 3
 
     x = torch.randn(4096, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(baselines.compiled(formulation)(x), (x * 1.3).bfloat16().float() * 3)
+    assert torch.equal(baselines._compiled(formulation)(x), (x * 1.3).bfloat16().float() * 3)
 
 
 def test_an_adapted_op_gets_vllms_function_and_the_operators_arguments() -> None:
