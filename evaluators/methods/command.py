@@ -320,9 +320,10 @@ def read_left(path: Path) -> str:
         raise ValueError(f"no {path.name} was written") from None
     except OSError:
         raise ValueError(f"{path.name} is a link or cannot be read") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ValueError(f"{path.name} is not a file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError(f"{path.name} is not a file")
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path.name} is longer than {MAX_BYTES} bytes")

@@ -98,7 +98,10 @@ def words(view: View) -> list[str]:
         found += ["--bind", str(view.gateway), GATEWAY]
     for path in covered(view.visible):
         found += ["--tmpfs", path, "--remount-ro", path]
-    return [*found, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORKSPACE, "--"]
+    # /proc too: an agent of root is the owner of the kernel's settings there.
+    for path in ("/proc", "/dev", "/"):
+        found += ["--remount-ro", path]
+    return [*found, "--chdir", WORKSPACE, "--"]
 
 
 def covered(visible: Sequence[str]) -> list[str]:

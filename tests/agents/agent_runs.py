@@ -95,7 +95,6 @@ def attempt_of(
             base_url=upstream.url(method.provider),  # type: ignore[attr-defined]
             key=upstream.key,
             key_name="KEY",
-            budget_tokens=None,
             provider=method.provider,  # type: ignore[attr-defined]
             only_lines=True,
         )
