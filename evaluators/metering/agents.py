@@ -1,7 +1,8 @@
 """Which agent of a session sent a request, where its headers tell.
 
 Sent by the client: good for telling sub-agents apart, never for deciding what is allowed. Headers
-as Claude Code 2.1, Codex 0.171 and OpenCode 1.18 send them.
+as seen on the wire from Claude Code 2.1.197, Codex 0.171.0 and OpenCode 1.18.33, each with a
+sub-agent; Gemini CLI 0.61.0 sends none.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_SESSION = ("x-claude-code-session-id", "session-id", "session_id", "x-session-id")
-_AGENT = ("x-claude-code-agent-id", "x-openai-subagent")
+_SESSION = ("x-claude-code-session-id", "session-id", "x-session-id")
 _PARENT = ("x-claude-code-parent-agent-id", "x-codex-parent-thread-id", "x-parent-session-id")
+#: an agent's own name; those of Codex and OpenCode come with the main agent's requests too
+_AGENT = ("x-claude-code-agent-id",)
+_AGENT_WITH_PARENT = ("thread-id", "x-session-id")
 _LONGEST = 200
 
 
 @dataclass(frozen=True)
 class Sender:
-    """Empty texts: not told."""
+    """Empty texts: not told. `agent` is empty for the main agent of a session."""
 
     session: str
     agent: str
@@ -26,7 +29,9 @@ class Sender:
 
 def sender(headers: Mapping[str, str]) -> Sender:
     """Who sent a request with these headers."""
-    return Sender(_first(headers, _SESSION), _first(headers, _AGENT), _first(headers, _PARENT))
+    parent = _first(headers, _PARENT)
+    agent = _first(headers, (*_AGENT, *_AGENT_WITH_PARENT) if parent else _AGENT)
+    return Sender(_first(headers, _SESSION), agent, parent)
 
 
 def retry_count(headers: Mapping[str, str]) -> int | None:

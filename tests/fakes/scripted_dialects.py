@@ -222,6 +222,8 @@ def _items(reply: Reply) -> list[Json]:
             "name": call.name,
             "status": "completed",
         }
+        if call.namespace:
+            item["namespace"] = call.namespace
         item["input" if call.custom else "arguments"] = _arguments(call)
         items.append(item)
     return items

@@ -57,6 +57,7 @@ class ToolCall:
     arguments: Any = field(default_factory=dict)
     custom: bool = False
     id: str = ""  #: empty: made up
+    namespace: str = ""  #: of the tool, in responses
 
 
 @dataclass(frozen=True)

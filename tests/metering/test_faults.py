@@ -229,19 +229,45 @@ def test_one_connection_serves_many_requests_and_outlives_errors(bench: Bench) -
     assert len(connections) == 1
 
 
-def test_sub_agents_are_told_apart(bench: Bench) -> None:
-    token = f"Bearer {bench.gateway.grant(OPERATOR, 1).token}"
-    headers = {
-        "Authorization": token,
-        "X-Claude-Code-Session-Id": "s1",
-        "X-Claude-Code-Agent-Id": "a1",
-        "X-Claude-Code-Parent-Agent-Id": "p" * 5000,
-        "X-Stainless-Retry-Count": "3",
-    }
-    bench.ask(*REQUESTS["messages"], headers=headers)
+@pytest.mark.parametrize(
+    ("headers", "sender"),
+    [
+        ({"X-Claude-Code-Session-Id": "s"}, ("s", "", "")),
+        ({"X-Claude-Code-Session-Id": "s", "x-claude-code-agent-id": "a"}, ("s", "a", "")),
+        (
+            {
+                "X-Claude-Code-Session-Id": "s",
+                "x-claude-code-agent-id": "b",
+                "x-claude-code-parent-agent-id": "a",
+            },
+            ("s", "b", "a"),
+        ),
+        ({"session-id": "s", "thread-id": "s"}, ("s", "", "")),
+        (
+            {"session-id": "s", "thread-id": "t", "x-codex-parent-thread-id": "s"},
+            ("s", "t", "s"),
+        ),
+        ({"x-session-id": "s"}, ("s", "", "")),
+        ({"x-session-id": "t", "x-parent-session-id": "s"}, ("t", "t", "s")),
+        ({"x-session-id": "s" * 5000}, ("s" * 200, "", "")),
+        ({}, ("", "", "")),
+    ],
+)
+def test_sub_agents_are_told_apart(
+    bench: Bench, headers: dict[str, str], sender: tuple[str, str, str]
+) -> None:
+    """As Claude Code, Codex and OpenCode tell."""
+    token = {"x-api-key": bench.gateway.grant(OPERATOR, 1).token}
+    bench.ask(*REQUESTS["messages"], headers={**token, **headers})
     (row,) = bench.rows()
-    assert (row.session, row.agent, row.parent_agent) == ("s1", "a1", "p" * 200)
-    assert row.retry_index == 3
+    assert (row.session, row.agent, row.parent_agent) == sender
+
+
+@pytest.mark.parametrize(("sent", "told"), [("3", 3), ("x", 0), ("", 0), ("-1", 0), ("9" * 99, 0)])
+def test_retries_that_clients_tell(bench: Bench, sent: str, told: int) -> None:
+    token = {"x-api-key": bench.gateway.grant(OPERATOR, 1).token}
+    bench.ask(*REQUESTS["messages"], headers={**token, "X-Stainless-Retry-Count": sent})
+    assert bench.rows()[0].retry_index == told
 
 
 # what the provider does
