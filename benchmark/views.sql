@@ -8,7 +8,7 @@
 -- What kind of failure it was: the status, and the exception's name where the message has one.
 CREATE MACRO error_class(status, message) AS
     concat_ws(': ', status, nullif(regexp_extract(coalesce(message, ''),
-        '\b([A-Z][A-Za-z]*(?:Error|Exception|Failure|OutOfResources))\b', 1), ''));
+        '\b([A-Z][A-Za-z]*(?:Error|Exception|Failure)|OutOfResources)\b', 1), ''));
 
 -- The trust level in force: the latest decision.
 CREATE TABLE v_trust AS

@@ -37,6 +37,8 @@ LETTERS = {
 }
 #: told apart by colour-blind readers too (Okabe and Ito 2008), each at least 3:1 on white and black
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C6D00", "#56879E", "#8F63B8", "#B8433F")
+#: lines on white and on black
+GREY = "#868c96"
 MARKERS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "star", "hexagon")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 HATCHES = {"human": "/", "compiler": "x", "library": "."}
@@ -59,6 +61,7 @@ def score_bars(rows: pd.DataFrame, names: Sequence[str]) -> go.Figure:
                 "arrayminus": (value - rows["value_low"]).clip(lower=0),
                 "symmetric": False,
                 "thickness": 1.5,
+                "color": GREY,
             },
             marker={
                 "color": COLOURS[0],
@@ -98,20 +101,16 @@ def operator_map(cells: pd.DataFrame, names: dict[str, str]) -> go.Figure:
             colorscale="PuOr",
             xgap=1,
             ygap=1,
-            colorbar={
-                "title": "speedup",
-                "tickvals": [-2, -1, 0, 1, 2],
-                "ticktext": ["¼", "½", "1", "2", "4"],
-                "thickness": 12,
-            },
+            showscale=False,  # each cell says its number
+            textfont={"size": 10},
         )
     )
     top = 40 + 5 * max((len(names[s][:30]) for s in entries), default=0)
     return _laid_out(
         figure,
         top + 40 + 22 * len(speed),
-        xaxis={"side": "top", "tickangle": -50},
-        yaxis={"autorange": "reversed", "dtick": 1},
+        xaxis={"side": "top", "tickangle": -50, "showgrid": False},
+        yaxis={"autorange": "reversed", "dtick": 1, "showgrid": False},
         margin={"l": 10, "r": 10, "t": top, "b": 10},
     )
 
@@ -147,7 +146,7 @@ def case_speedups(timings: pd.DataFrame, names: dict[str, str]) -> go.Figure:
     return _laid_out(
         figure,
         170 + 32 * timings["case"].nunique() + 12 * len(names),
-        xaxis={"title": "speedup over the baseline (cold cache)", **_log(timings["speedup"])},
+        xaxis={"title": "speedup, caches cold", **_log(timings["speedup"])},
     )
 
 
@@ -190,6 +189,7 @@ def cost_quality(points: pd.DataFrame, names: Sequence[str], cost: str, quality:
     """
     points = points.assign(name=[for_figure(n) for n in names])
     placed, free = points[points["cost"] > 0], points[~(points["cost"] > 0)]
+    placed = placed.sort_values("cost")
     figure = go.Figure()
     for i, (kind, rows) in enumerate(placed.groupby("kind", sort=True)):
         marker = _marker(i)
@@ -203,7 +203,8 @@ def cost_quality(points: pd.DataFrame, names: Sequence[str], cost: str, quality:
                     n if c else f"{n} →"
                     for n, c in zip(rows["name"], rows["complete"], strict=True)
                 ],
-                textposition="top center",
+                textposition=(["top center", "bottom center"] * len(rows))[: len(rows)],
+                textfont={"size": 11},
                 cliponaxis=False,
                 name=str(kind),
                 marker={**marker, "symbol": symbols, "size": 12},
@@ -214,19 +215,20 @@ def cost_quality(points: pd.DataFrame, names: Sequence[str], cost: str, quality:
     figure.add_trace(
         go.Scatter(
             x=front["cost"], y=front["quality"], mode="lines", name="front",
-            line={"shape": "hv", "dash": "dot", "color": "#808080"}, hoverinfo="skip",
+            line={"shape": "hv", "dash": "dot", "color": GREY}, hoverinfo="skip",
         )
     )  # fmt: skip
-    for row in free.to_dict("records"):
+    corners = ("top left", "bottom right", "bottom left", "top right")
+    for i, row in enumerate(free.to_dict("records")):
         figure.add_hline(
-            y=row["quality"], line_dash="dash", line_width=1, line_color="#808080",
+            y=row["quality"], line_dash="dash", line_width=1, line_color=GREY,
             annotation_text=f"{row['name']} (no {'time' if cost == 'time' else 'model'})",
-            annotation_position="top left", annotation_font_size=11,
+            annotation_position=corners[i % 4], annotation_font_size=11,
         )  # fmt: skip
     return _laid_out(
         figure,
         480,
-        xaxis={"title": COSTS[cost][1], **_log(placed["cost"])},
+        xaxis={"title": COSTS[cost][1], **_log(placed["cost"], 0.15)},
         yaxis={"title": QUALITIES[quality], "rangemode": "tozero"},
     )
 
@@ -277,7 +279,7 @@ def pair_speedups(pair: pd.DataFrame, first: str, second: str) -> go.Figure:
     figure.add_trace(
         go.Scatter(
             x=[low, high], y=[low, high], mode="lines", name="equally fast",
-            line={"dash": "dash", "color": "#808080"}, hoverinfo="skip",
+            line={"dash": "dash", "color": GREY}, hoverinfo="skip",
         )
     )  # fmt: skip
     return _laid_out(
@@ -329,7 +331,8 @@ def portability_map(shares: pd.DataFrame) -> go.Figure:
             zmax=1,
             xgap=1,
             ygap=1,
-            colorbar={"title": "compiles", "tickformat": ".0%", "thickness": 12},
+            showscale=False,  # each cell says its number
+            textfont={"size": 10},
         )
     )
     return _laid_out(
@@ -365,7 +368,7 @@ def failure_bars(counts: pd.DataFrame) -> go.Figure:
         figure,
         150 + 28 * len(counts) + 10 * len(counts.columns),
         barmode="stack",
-        xaxis={"title": "operators not solved, over the entries of a row"},
+        xaxis={"title": "operators not solved"},
         yaxis={"autorange": "reversed", "dtick": 1},
     )
 
@@ -399,17 +402,18 @@ def _marker(i: int) -> dict[str, str | int]:
 def _baseline(figure: go.Figure, vertical: bool) -> None:
     add = figure.add_vline if vertical else figure.add_hline
     where = {"x": 1.0} if vertical else {"y": 1.0}
-    add(line_dash="dash", line_color="#808080", annotation_text="baseline", **where)
+    add(line_dash="dash", line_color=GREY, annotation_text="baseline", **where)
 
 
-def _log(values: pd.Series) -> dict[str, object]:
+def _log(values: pd.Series, margin: float = 0.08) -> dict[str, object]:
     """A logarithmic axis that names a few round values within those shown."""
     known = values[values > 0].dropna()
     if known.empty:
         return {"type": "log"}
     low, high = np.log10(known.min()), np.log10(known.max())
-    pad = max(0.08 * (high - low), 0.08)
-    steps = [1, 2, 5] if high - low < 3 else [1]
+    pad = max(margin * (high - low), 0.08)
+    wide = high - low
+    steps = [1] if wide > 3 else [1, 2, 5] if wide > 0.7 else [1, 1.2, 1.5, 2, 3, 4, 6, 8]
     ticks = [m * 10.0**e for e in range(int(low) - 2, int(high) + 2) for m in steps]
     shown = [t for t in ticks if low - pad <= np.log10(t) <= high + pad]
     return {
@@ -428,6 +432,7 @@ def _laid_out(figure: go.Figure, height: int, **layout: object) -> go.Figure:
             "margin": {"l": 10, "r": 10, "t": 30, "b": 40},
             "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
             "hoverlabel": {"namelength": -1},
+            "dragmode": False,  # a finger that scrolls the page must not zoom a chart
             **layout,
         }
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlencode
@@ -136,27 +137,27 @@ def entry_name(row: Any) -> str:
 
 
 def entry_names(rows: pd.DataFrame, length: int = 40) -> list[str]:
-    """Short names, each once: those that would be alike get the submitter or the id's start."""
+    """Short names, each once: those that would be alike get chip, submitter or the id's start."""
     records = rows.to_dict("records")
     names = [text.short(entry_name(row), length) for row in records]
-    for more in ("submitter", "submission"):
-        twice = {name for name in names if names.count(name) > 1}
-        names = [
-            f"{name} ({text.short(row.get(more) or '?', 8 if more == 'submission' else 20)})"
-            if name in twice
-            else name
-            for name, row in zip(names, records, strict=True)
-        ]
+    for column in ("chip", "submitter", "submission"):
+        seen = Counter(names)
+        if len(seen) == len(names):
+            break
+        if column == "submission" or (column in rows and rows[column].nunique() > 1):
+            names = [
+                f"{name} ({text.short(str(row[column])[:12])})" if seen[name] > 1 else name
+                for name, row in zip(names, records, strict=True)
+            ]
     return names
 
 
 def labels_of(rows: pd.DataFrame) -> dict[str, str]:
     """Labels of select boxes by submission, each once."""
-    names = entry_names(rows, 60)
     return {
-        row["submission"]: f"{name}, {text.short(chip_name(row), 40)}, {row['created_at'][:10]} "
-        f"({row['submission'][:8]})"
-        for name, row in zip(names, rows.to_dict("records"), strict=True)
+        row["submission"]: f"{text.short(entry_name(row))}, {text.short(chip_name(row), 40)}, "
+        f"{row['created_at'][:10]} ({row['submission'][:8]})"
+        for row in rows.to_dict("records")
     }
 
 

@@ -84,6 +84,42 @@ def show(facts: pd.Series, standing: pd.Series) -> None:
     tables.table(
         decisions, {c: Column(n) for c, n in labels.items()}, "trust", "Decisions about trust"
     )
+    _regrades(facts["submission"])
+
+
+def _regrades(submission: str) -> None:
+    """What was found when we graded the same candidates again."""
+    st.subheader("Graded again")
+    runs = parts.frame(queries.REGRADES, submission=submission)
+    if runs.empty:
+        st.text("Nobody has graded these candidates again yet.")
+        return
+    columns = {
+        "ended_at": Column("when"),
+        "outcome": Column("outcome"),
+        "reason": Column("reason", width="large"),
+        "sku": Column("on"),
+        "candidates": count("candidates"),
+        "agreeing": count("agree"),
+        "contradicting": count("contradict"),
+        "speed_ratio": Column("speedup found / claimed", "number", 3),
+        "speed_ratio_low": Column("low", "number", 3),
+        "speed_ratio_high": Column("high", "number", 3),
+        "graded_by": Column("by"),
+    }
+    tables.table(runs, columns, "regrades", "Re-grades of this entry")
+    columns = {
+        "operator": Column("operator", width="medium"),
+        "agreement": Column("agreement"),
+        "claimed_status": Column("claimed status"),
+        "status": Column("status found"),
+        "claimed_speedup": Column("claimed speedup", "number"),
+        "speedup": Column("speedup found", "number"),
+        "reason": Column("reason", width="large"),
+    }
+    rows = parts.frame(queries.AGREEMENTS, submission=submission)
+    rows = rows.assign(agreement=["✓ agrees" if a else "✗ differs" for a in rows["agrees"]])
+    tables.table(rows, columns, "agreements", "Claimed and found, by candidate", height=420)
 
 
 def tokens(submission: str, standing: pd.Series) -> None:

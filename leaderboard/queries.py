@@ -121,6 +121,10 @@ TRUST = """
 SELECT decided_at, trust, reason, decided_by FROM trust WHERE submission = $submission
 ORDER BY decided_at
 """
+REGRADES = "SELECT * FROM regrades WHERE submission = $submission ORDER BY started_at"
+AGREEMENTS = """
+SELECT * FROM agreements WHERE submission = $submission ORDER BY agrees, operator
+"""
 ENTRY_CELLS = """
 SELECT *, coalesce(nullif(message, ''), note) AS said FROM v_cell
 WHERE submission = $submission AND suite = $suite AND suite_digest = $suite_digest

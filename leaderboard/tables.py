@@ -77,6 +77,7 @@ def table(frame: pd.DataFrame, columns: Columns, key: str, name: str, height: in
             column_config={c: column.config() for c, column in present.items()},
             hide_index=True,
             alt=name,
+            placeholder="",
             **look,
         )
     downloads(frame, key)

@@ -80,19 +80,30 @@ def operators() -> None:
         st.info("No operator is solved more often on one chip than on another.")
         return
     st.text("Operators that are solved more often on one chip than on another, widest gap first.")
-    found = found.assign(chip_name=[parts.chip_name(row) for row in found.to_dict("records")])
+    found = found.assign(
+        chip_name=[parts.chip_name(row) for row in found.to_dict("records")],
+        said=[
+            f"{share:.0%} ({solved} of {entries})"
+            for share, solved, entries in zip(
+                found["share"], found["solved"], found["entries"], strict=True
+            )
+        ],
+    )
+    order = list(dict.fromkeys(found["operator"]))
+    wide = found.pivot(index="operator", columns="chip_name", values="said").loc[order]
+    usual = found.dropna(subset="usual_failure").groupby("operator")["usual_failure"].first()
+    chips = list(wide.columns)
+    wide = wide.assign(usual=usual).reset_index()
     tables.table(
-        found,
+        wide.assign(open=[parts.link("operator", operator=o) for o in wide["operator"]]),
         {
             "operator": Column("operator", width="medium"),
-            "chip_name": Column("chip"),
-            "share": Column("solved by", "percent", 0),
-            "solved": count("solved"),
-            "entries": count("entries"),
-            "usual_failure": Column("most usual failure"),
+            **{chip: Column(f"solved on {text.short(chip, 40)}") for chip in chips},
+            "usual": Column("a usual failure"),
+            "open": Column("details", "link"),
         },
         "operators-by-chip",
-        "Operators by chip",
+        "Share of entries that solve an operator, by chip",
         height=640,
     )
 
@@ -133,6 +144,7 @@ def targets() -> None:
         ],
     )
     wide = found.pivot_table(index="name", columns="target", values="share", aggfunc="first")
+    wide = wide[sorted(wide.columns, key=lambda t: (t.startswith("gfx"), len(t), t))]
     st.plotly_chart(
         charts.portability_map(wide.head(30)),
         alt="Share of candidates that compile for each target; the table below holds the values",

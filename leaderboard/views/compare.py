@@ -14,7 +14,13 @@ entries = parts.frame(queries.SUITE_ENTRIES, **suite)
 if len(entries) < 2:
     st.info("Two entries on one suite are needed. The board shows which there are.")
     parts.stop()
-entries = entries.sort_values(["latest", "chip"], ascending=[False, True], kind="stable")
+# The pair that a page without a choice opens on: the best two of the largest board.
+size = entries.groupby(["chip", "sku"])["latest"].transform("sum")
+entries = entries.assign(size=size).sort_values(
+    ["latest", "size", "chip", "sku", "rank", "score"],
+    ascending=[False, False, True, True, True, False],
+    kind="stable",
+)
 labels = parts.labels_of(entries)
 left, right = st.columns(2)
 with left:

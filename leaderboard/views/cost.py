@@ -7,6 +7,8 @@ import streamlit as st
 from kernelmark.leaderboard import charts, data, parts, state, tables, text
 from kernelmark.leaderboard.tables import Column, count
 
+SHOWN = {"tokens": ("compact", 0), "dollars": ("dollars", 3), "time": ("number", 0)}
+
 chosen = parts.choose_board()
 rows = parts.board_rows(chosen)
 left, right = st.columns(2)
@@ -60,7 +62,7 @@ tables.table(
         "model": Column("model"),
         "kind": Column("kind"),
         "quality": Column(charts.QUALITIES[quality], "number", 3),
-        "cost": Column(charts.COSTS[cost][1], "number", 4 if cost == "dollars" else 0),
+        "cost": Column(charts.COSTS[cost][1], *SHOWN[cost]),
         "where": Column("where"),
         "solved": count("solved"),
         "tokens": Column("tokens in all", "compact"),

@@ -30,9 +30,7 @@ if rows.empty:
     parts.stop()
 firsts = rows.drop_duplicates("submission")
 names = dict(zip(firsts["submission"], parts.entry_names(firsts, 30), strict=True))
-rows = rows.assign(
-    entry=[f"{names[s]}, {c}" for s, c in zip(rows["submission"], rows["chip"], strict=True)]
-)
+rows = rows.assign(entry=[names[s] for s in rows["submission"]])
 counts = rows.pivot_table(
     index=GROUPS[by], columns="status", values="operators", aggfunc="sum", fill_value=0
 )

@@ -46,7 +46,8 @@ if view == "Map":
         f"{letter} {status}" for status, letter in charts.LETTERS.items() if status in occurring
     ]
     st.text(
-        "A number is the speedup over the baseline, ✓ solved without a time; letters are failures: "
+        "A number is the speedup over the baseline (purple: faster, orange: slower), ✓ solved "
+        "without a time; letters are failures: "
         + ", ".join(legend)
     )
     tables.downloads(cells, "cells")
