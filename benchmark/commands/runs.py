@@ -31,8 +31,8 @@ def run(
     chip: Annotated[
         str,
         typer.Option(
-            help="The chip to grade on; compile targets after it, comma-separated, add "
-            "portability columns (`targets` is all of them)."
+            help="The chip to grade on; more of them, and compile targets, after it by comma: "
+            "columns of the same run (`targets` is all compile targets)."
         ),
     ] = "auto",
     model: Annotated[str, typer.Option(help="For methods that call a model.")] = "",
@@ -52,11 +52,16 @@ def run(
     ] = None,
     workers: Annotated[int, typer.Option(help="Operators in production at once.")] = 4,
     base_url: Annotated[
-        str, typer.Option(help="Of the model's provider, OpenAI dialect.")
-    ] = "https://api.openai.com/v1",
+        str,
+        typer.Option(
+            help="Of the model's provider, in whose words the method speaks (OpenAI's; a preset's "
+            "own); else its public one."
+        ),
+    ] = "",
     api_key_env: Annotated[
-        str, typer.Option(help="Environment variable with the provider's key.")
-    ] = "OPENAI_API_KEY",
+        str,
+        typer.Option(help="Environment variable with the provider's key; else the usual one."),
+    ] = "",
     cases_from: Annotated[
         str,
         typer.Option(
@@ -88,7 +93,7 @@ def run(
 ) -> None:
     """A method over a suite on a chip. Resumable: kill it any time, go on with --resume DIR."""
     from kernelmark.evaluators.campaigns import running, summary
-    from kernelmark.evaluators.campaigns.access import Access
+    from kernelmark.evaluators.campaigns.access import access_of
 
     budgets = _budgets(budget_tokens, budget_usd, budget or [])
     if resume is not None:
@@ -110,7 +115,7 @@ def run(
             cases_from=cases_from,
         )
         folder = running.begin(request, out, home().runs, complain)
-    access = Access(base_url, os.environ.get(api_key_env, ""), api_key_env)
+    access = access_of(folder.run, base_url, api_key_env, os.environ)
     place = running.Place(executor, devices, address, resource, portability_cache())
     try:
         running.carry_out(folder, access, workers, grading=grade, place=place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.budgets import limits_of
 from kernelmark.evaluators.campaigns.folder import RunFolder
+from kernelmark.evaluators.campaigns.records import Run
 from kernelmark.evaluators.campaigns.scripted import MODEL as SCRIPTED
 from kernelmark.evaluators.campaigns.scripted import load_script, serve_script
 from kernelmark.evaluators.methods.base import CallsModelItself, Method
+from kernelmark.evaluators.methods.registry import make_method
 
 if TYPE_CHECKING:
     from kernelmark.evaluators.metering.model import Model
@@ -25,6 +27,23 @@ class Access:
     base_url: str
     key: str
     key_name: str
+
+
+#: each provider's public endpoint, and the variable that its clients take the key from
+_PUBLIC = {
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "anthropic": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "gemini": ("https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+}
+
+
+def access_of(run: Run, base_url: str, key_name: str, environment: Mapping[str, str]) -> Access:
+    """How a run reaches its model; what is left empty is the public endpoint's of the provider
+    whose words the run's method speaks. The key is looked up in `environment`."""
+    method = make_method(run.method, run.options)
+    public_url, public_name = _PUBLIC[provider_of(method)]
+    name = key_name or public_name
+    return Access(base_url or public_url, environment.get(name, ""), name)
 
 
 def model_for(name: str, method: Method, model: str) -> str:
@@ -46,7 +65,8 @@ def model_for(name: str, method: Method, model: str) -> str:
 
 def provider_of(method: Method) -> str:
     """Whose words the method's requests are in."""
-    return method.provider if isinstance(method, CallsModelItself) else "openai"
+    itself = isinstance(method, CallsModelItself) and method.uses_model
+    return method.provider if itself else "openai"
 
 
 @contextmanager
