@@ -134,14 +134,15 @@ def sets_for(case_bytes: int, floor_us: float | None, memory_bytes: int) -> int:
     """How many input sets to hold, known before anything is measured.
 
     case_bytes: inputs and results of one call. floor_us: the least time that the chip's peaks
-    allow. memory_bytes: what each runner may spend. Raises ValueError if not even two sets fit.
+    allow. memory_bytes: what each runner may spend; of a case of gigabytes one set may fit, which
+    gets new contents for every call. Raises ValueError if not even that fits.
     """
     wanted = SHORT_SETS if case_bytes < SHORT_BYTES else SETS
     if floor_us is not None and floor_us > LONG_US:
         wanted = LONG_SETS
     fits = memory_bytes // max(1, case_bytes)
-    if fits < 2:
-        raise ValueError(f"two sets of {case_bytes} bytes do not fit into {memory_bytes}")
+    if fits < 1:
+        raise ValueError(f"a set of {case_bytes} bytes does not fit into {memory_bytes}")
     return min(wanted, fits)
 
 
@@ -190,7 +191,9 @@ def _measured(
     stream_us = basics.median(blocks[-1].device_us)  # where there is a second clock
     activities = max((n for block in cold for n in block.activities), default=1)
     calls = min(sets, side.queue_limit(activities))
-    wall_us = None if latch is None or calls < 2 else _wall_us(side, calls, latch, plan)
+    # One call is enough of a clock where it is long against the two words of the latch.
+    timeable = latch is not None and (calls > 1 or cold_us > LONG_US)
+    wall_us = _wall_us(side, calls, latch, plan) if latch and timeable else None
     agreement = statistics.agreement(stream_us, wall_us, cold_us)
     latencies_us = side.latencies_us()
     correction = statistics.correction(

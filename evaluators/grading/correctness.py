@@ -141,13 +141,18 @@ class Correctness:
         for number, step in enumerate(self._steps(variations)):
             if number >= 2 and spent > self.patience_s:
                 break
-            question = self.question(case, step.variation)
-            outcome = self._ask(question, step.same_memory)
-            spent += outcome.seconds
-            if number == 0 and repeated:
-                self._repeat(question, outcome)
+            spent += self._draw(case, step, repeated and number == 0)
         if case.tier == "full":
             self.session.release(self._slot, thoroughly=True)
+
+    def _draw(self, case: Case, step: Step, repeated: bool) -> float:
+        """One draw, asked and judged; seconds of the call. Nothing of it is kept: of a large case
+        there is room for one draw's copies, not for two."""
+        question = self.question(case, step.variation)
+        outcome = self._ask(question, step.same_memory)
+        if repeated:
+            self._repeat(question, outcome)
+        return outcome.seconds
 
     def _steps(self, variations: Sequence[str]) -> Iterator[Step]:
         for number, variation in enumerate(variations):

@@ -38,8 +38,8 @@ from kernelmark.operators.records import Case, Operator
 
 #: share of the free device memory that one runner's input sets and results may take
 MEMORY_SHARE = 0.2
-#: draws that the input sets are made of
-POOL = 3
+#: draws that the input sets are made of; no further ones once they take so many bytes
+POOL, POOL_BYTES = 3, 4 << 30
 #: results of a block that are checked: first, last and a secret one of small cases; of those from
 #: so many bytes on one, which may be any
 CHECKED, LARGE_BYTES = 3, 16 << 20
@@ -79,9 +79,11 @@ class Draws:
         self._room = 0
         self._kept: dict[int, Call] = {}
         if operator.prepare is None and any(self.changeable):
-            for _ in range(POOL):
+            kept_bytes = 0
+            while len(self._kept) < POOL and kept_bytes < POOL_BYTES:
                 seed = dice.getrandbits(63)
-                self._kept[seed] = draw(operator, case, "base", seed, device)
+                self._kept[seed] = call = draw(operator, case, "base", seed, device)
+                kept_bytes += sum(storage_bytes(tensor).numel() for tensor in call.tensors())
 
     def fresh(self) -> Inputs:
         """Inputs that were never used before."""

@@ -98,14 +98,30 @@ def _softmax_oracle(
     *,
     out: torch.Tensor | None = None,
 ) -> list[Expected]:
-    x = wide(self)
-    value = torch.softmax(x, dim)
-    # exp(x - max) magnifies the rounding of its argument by |x - max|; a running sum of k positive
-    # terms is rounded k times near its final size: about sqrt(k) / 2 roundings, seldom twice that.
+    value = torch.empty(self.shape, dtype=torch.float64, device=self.device)
+    scale = torch.empty_like(value)
+    for x, v, s in zip(*(_in_parts(t, dim) for t in (self, value, scale)), strict=True):
+        v.copy_(torch.softmax(wide(x), dim))
+        s.copy_(_softmax_scale(wide(x), v, dim))
+    return [expect(value, dtype or self.dtype, scale=scale)]
+
+
+def _softmax_scale(x: torch.Tensor, value: torch.Tensor, dim: int) -> torch.Tensor:
+    """What the result `value` can lose: exp(x - max) magnifies the rounding of its argument by
+    |x - max|; a running sum of k positive terms is rounded k times near its final size: about
+    sqrt(k) / 2 roundings, seldom twice that."""
     distance = x - x.amax(dim, keepdim=True) if x.numel() else x
     walk = 0.25 * (x.shape[dim] if x.dim() else 1) ** 0.5
-    scale = (value * (1 + walk + distance.abs())).nan_to_num(0.0)
-    return [expect(value, dtype or self.dtype, scale=scale)]
+    return (value * (1 + walk + distance.abs())).nan_to_num(0.0)
+
+
+def _in_parts(x: torch.Tensor, dim: int) -> Sequence[torch.Tensor]:
+    """Views that cut `x` along another dimension than `dim`, about a gigabyte of float64 each."""
+    others = [axis for axis in range(x.dim()) if axis != dim % x.dim()]
+    if not others or not x.numel():
+        return [x]
+    axis = max(others, key=lambda axis: x.shape[axis])
+    return torch.ops.aten.split(x, max(1, (x.shape[axis] << 27) // x.numel()), axis)
 
 
 def _softmax_second(

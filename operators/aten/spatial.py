@@ -307,7 +307,8 @@ def _edge_repeated(g: torch.Tensor, x: torch.Tensor, padding: Any, **more: Any) 
     place = torch.arange(g.shape[-1], device=g.device) - padding[0]
     place = torch.where(place < 0, -place - 1, place)
     place = torch.where(place >= x.shape[-1], 2 * x.shape[-1] - 1 - place, place)
-    wrong = torch.zeros(x.shape, dtype=torch.float64, device=g.device).index_add_(-1, place, g.double())
+    empty = torch.zeros(x.shape, dtype=torch.float64, device=g.device)
+    wrong = empty.index_add_(-1, place, g.double())
     return right.copy_(wrong)
 
 

@@ -240,6 +240,7 @@ def test_a_chip_without_latch_has_no_stream_and_no_agreement() -> None:
         (512 << 20, 100.0, 8 << 30, 8),
         (512 << 20, 100.0, 2 << 30, 4),  # limited by memory
         (64 << 20, 5000.0, 8 << 30, 4),  # long calls
+        (12 << 30, 5000.0, 20 << 30, 1),  # new contents for every call, in one place
     ],
 )
 def test_number_of_sets(
@@ -249,5 +250,5 @@ def test_number_of_sets(
 
 
 def test_too_little_memory_is_said() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        alternate.sets_for(1 << 30, 10.0, 1 << 30)
+    with pytest.raises(ValueError, match="does not fit"):
+        alternate.sets_for(2 << 30, 10.0, 1 << 30)
