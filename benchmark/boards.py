@@ -73,23 +73,32 @@ def print_boards(
         print_json(rows)
         return
     for board, entries in groupby(rows, lambda r: (r["suite"], r["chip"], r["sku"], r["measure"])):
-        _print_board(board, [_shown(entry) for entry in entries])
+        _print_board(board, [shown_row(entry) for entry in entries])
 
 
 def _print_board(board: tuple[str, ...], entries: list[dict[str, Any]]) -> None:
-    suite, chip, sku, measure = board
-    title = f"{suite} on {chip}" + (f" ({sku})" if sku else "")
-    if measure == "score":
-        columns = {**_ALWAYS, **_SPEED, **_REST}
+    if board[-1] == "score":
         caption = "score: mean over the whole suite of min(speedup, 2), 0 where not solved"
     else:
-        columns = {**_ALWAYS, **_REST}
-        caption = f"{chip} runs kernels but their times mean nothing: ranked by what is solved"
-    shown = {k: v for k, v in columns.items() if any(e.get(k) not in (None, "") for e in entries)}
-    print_rows(entries, shown, title=title, caption=caption)
+        caption = f"{board[1]} runs kernels but their times mean nothing: ranked by what is solved"
+    columns = columns_of(board[-1], entries)
+    print_rows(entries, columns, title=board_title(board), caption=caption)
 
 
-def _shown(entry: dict[str, Any]) -> dict[str, Any]:
+def board_title(board: tuple[str, ...]) -> str:
+    """Suite and chip of ``(suite, chip, sku, measure)``."""
+    suite, chip, sku, _ = board
+    return f"{suite} on {chip}" + (f" ({sku})" if sku else "")
+
+
+def columns_of(measure: str, entries: list[dict[str, Any]]) -> dict[str, str]:
+    """Columns, with their titles, that some of the rows of `shown_row` fill."""
+    columns = {**_ALWAYS, **(_SPEED if measure == "score" else {}), **_REST}
+    return {k: v for k, v in columns.items() if any(e.get(k) not in (None, "") for e in entries)}
+
+
+def shown_row(entry: dict[str, Any]) -> dict[str, Any]:
+    """A row of `board_rows` as it is read: intervals as text, remarks, a short id."""
     low, high = entry["rank"], entry["rank_high"]
     interval = entry["value_low"], entry["value_high"]
     operators = entry["operators"]

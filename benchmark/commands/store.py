@@ -1,4 +1,4 @@
-"""Submissions and what is made of them: submit, ingest, submissions, leaderboard."""
+"""From a run to the board: submit, ingest, leaderboard."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kernelmark.benchmark.commands.shared import FAILED, AsJson, home
+from kernelmark.benchmark.commands.shared import FAILED, AsJson, HubRepo, home, hub_exchange
 from kernelmark.benchmark.errors import UserError
 
 app = typer.Typer()
@@ -28,15 +28,24 @@ def submit(
     open_weights: Annotated[str, typer.Option(help="yes, no or unknown")] = "unknown",
     attempts_declared: Annotated[int, typer.Option(help="Runs made, this one included.")] = 1,
     partial: Annotated[bool, typer.Option("--partial", help="Hand in an unfinished run.")] = False,
+    hub: HubRepo = "",
     as_json: AsJson = False,
 ) -> None:
-    """Seal a run and deliver it to the inbox; kernelmark ingest takes it from there."""
+    """Seal a run and deliver it: to the inbox here, or as a pull request to a repository.
+
+    Keys, tokens and home folders are blanked out first, and told; a candidate that holds a secret
+    is not sealed. kernelmark ingest, or an intake, takes it from there.
+    """
     from pydantic import TypeAdapter, ValidationError
 
     from kernelmark.benchmark.rendering import print_json
     from kernelmark.evaluators.campaigns.folder import RunFolder
     from kernelmark.submissions.bundle import Disclosure
-    from kernelmark.submissions.inbox import deliver
+    from kernelmark.submissions.catalogue import current_catalogue
+    from kernelmark.submissions.inbox import place as move_in
+    from kernelmark.submissions.inbox import sealed
+    from kernelmark.submissions.ingest import read_rows
+    from kernelmark.submissions.redaction import Redactor, secret_values
 
     run_folder = RunFolder.open(folder)
     missing = run_folder.missing()
@@ -61,11 +70,28 @@ def submit(
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"--{str(first['loc'][0]).replace('_', '-')}: {first['msg']}") from None
-    submission, new = deliver(home(), run_folder, disclosure)
+    redactor = Redactor(secret_values(os.environ))
+    place = home()
+    with sealed(place, run_folder, disclosure, redactor) as (submission, staging):
+        _, problems = read_rows(staging, current_catalogue().members(), submission.sealed_at)
+        if problems:
+            lines = [f"{problem.where}: {problem.what}" for problem in problems[:10]]
+            raise UserError("\n  ".join(["the sealed run would be refused:", *lines]))
+        if hub:
+            proposed = hub_exchange(place, hub).propose(staging, submission.id)
+            new, where = proposed.new, proposed.url
+        else:
+            new, where = move_in(place, staging, submission.id), ""
+    redacted = redactor.redacted.lines()
     if as_json:
-        print_json({"submission": submission.id, "new": new, "complete": submission.complete})
+        told = {"submission": submission.id, "new": new, "complete": submission.complete}
+        print_json({**told, "pull_request": where or None, "redacted": redacted})
         return
     typer.echo(submission.id if new else f"{submission.id} (delivered before)")
+    if where:
+        typer.echo(where)
+    for line in redacted:
+        typer.echo(f"blanked out in {line}", err=True)
     if not submission.complete:
         typer.echo("not the whole suite: operators that are missing count 0", err=True)
 
@@ -103,42 +129,25 @@ def ingest(as_json: AsJson = False) -> None:
 
 
 @app.command()
-def submissions(as_json: AsJson = False) -> None:
-    """List submissions: on the board, waiting, refused."""
-    from kernelmark.benchmark.rendering import print_json, print_rows
-    from kernelmark.submissions.listing import list_submissions
-
-    rows = list_submissions(home())
-    if as_json:
-        print_json(rows)
-        return
-    columns = {
-        "submission": "submission",
-        "state": "",
-        "method": "method",
-        "model": "model",
-        "suite": "suite",
-        "chip": "chip",
-        "trust": "trust",
-        "complete": "whole suite",
-        "submitter": "submitter",
-        "created_at": "run at",
-    }
-    short = [{**row, "submission": row["submission"][:16]} for row in rows]
-    print_rows(short, columns, caption=f"{len(rows)} submissions")
-
-
-@app.command()
 def leaderboard(
     print_: Annotated[bool, typer.Option("--print", help="In the terminal.")] = False,
     suite: Annotated[str, typer.Option(help="With --print: this suite only.")] = "",
     chip: Annotated[str, typer.Option(help="With --print: this chip only.")] = "",
     port: Annotated[int, typer.Option(help="Of the app.")] = 8501,
+    export: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write a copy that needs no server.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """The app; with --print or --json, its board in the terminal."""
+    """The app; with --print or --json, its board in the terminal; with --export, as files."""
     from kernelmark.submissions.board import open_board
 
+    if export is not None:
+        from kernelmark.benchmark.static_page import export as write
+
+        with open_board(home()) as connection:
+            typer.echo(f"{len(write(connection, export))} files; open {export / 'index.html'}")
+        return
     if print_ or as_json:
         from kernelmark.benchmark.boards import print_boards
 
