@@ -27,9 +27,9 @@ from kernelmark.evaluators.grading import integrity
 from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
 from kernelmark.evaluators.grading.hints import autotuned_in_place
+from kernelmark.evaluators.grading.hostwork import MOST_READS
 from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.published import as_published
-from kernelmark.evaluators.grading.reads import MOST_READS
 from kernelmark.evaluators.grading.records import (
     GATES,
     Candidate,
@@ -296,6 +296,7 @@ class _Cascade:
         def progress(case: Case) -> None:
             self.work.progress("correctness", f"{next(done)}/{len(cases)} {case.name}")
             self._check_time()
+            self._little_host_work()  # soon: who computes on the host is slow
 
         try:
             gate.check(cases, self.settings.draws, progress)
@@ -313,8 +314,7 @@ class _Cascade:
         return f"{len(cases)} cases, {report.calls} calls, {len(report.comparisons)} results right"
 
     def _integrity(self, stack: contextlib.ExitStack) -> str:
-        if self.language.own_kernels:
-            self._few_reads()
+        self._little_host_work()
         if not self.language.own_kernels or self.operator.kind != "compute":
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
         workers: list[contextlib.AbstractContextManager[Session]] = []
@@ -346,10 +346,20 @@ class _Cascade:
         text = f"no case of {self.operator.id} can show that kernels gave the answer"
         raise Stopped("infrastructure_error", text)
 
-    def _few_reads(self) -> None:
-        """The host may read a length or a factor, not what an answer is computed from."""
-        reads = self.session.most_reads
+    def _little_host_work(self) -> None:
+        """The host may read a length or a factor, not what an answer is computed from; and it may
+        not have torch compute."""
+        if not self.language.own_kernels:
+            return
+        reads, computed = self.session.most_reads, sorted(self.session.computed)
         self.work.evidence["host_reads"] = reads
+        self.work.evidence["host_computed"] = computed
+        if computed and self.operator.kind != "random":
+            raise Stopped(
+                "tampered",
+                f"host code computed with {', '.join(computed[:3])}: it may make, view and move "
+                "tensors; what is computed is for kernels",
+            )
         if reads > MOST_READS:
             raise Stopped(
                 "tampered",

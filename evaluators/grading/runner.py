@@ -33,8 +33,8 @@ from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.grading import wire
 from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Channel, Closed
+from kernelmark.evaluators.grading.hostwork import HostWork
 from kernelmark.evaluators.grading.isolation import Isolation
-from kernelmark.evaluators.grading.reads import Reads
 from kernelmark.evaluators.grading.stopwatch import Stopwatch
 
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
@@ -201,12 +201,12 @@ class Runner:
         slot = self.slots[request["slot"]]
         args, kwargs = slot.arguments(self.device)
         assert self.function is not None
-        with _poisoned_memory(), Reads() as reads:
+        with _poisoned_memory(), HostWork() as work:
             begin = time.perf_counter()
             value = self.function(*args, **kwargs)
             self.chip.synchronize()
             seconds = time.perf_counter() - begin
-        return self._hand_over(slot, value, request, seconds) | {"reads": reads.count}
+        return self._hand_over(slot, value, request, seconds) | work.report()
 
     def _do_warm(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         """One call whose results nobody asks for; what it compiles is compiled."""
@@ -233,7 +233,6 @@ class Runner:
             "tensors": writer.tensors,
             "tables_intact": slot.intact(),
             "threads": threading.active_count(),
-            "reads": 0,
             "seconds": seconds,
             "launches_skipped": 0 if self.skipped is None else int(self.skipped.launches),
         }

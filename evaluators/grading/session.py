@@ -16,7 +16,7 @@ import torch
 
 from kernelmark.evaluators.grading import wire
 from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
-from kernelmark.evaluators.grading.channel import Garbled, field
+from kernelmark.evaluators.grading.channel import Garbled, field, printable
 from kernelmark.evaluators.grading.sharing import SharingError
 from kernelmark.evaluators.grading.workers import Fault, Infrastructure, Worker
 from kernelmark.operators.draws import Call
@@ -83,6 +83,7 @@ class Session:
         self.worker = worker
         self.memory = memory
         self.most_reads = 0  #: elements of tensors that host code read in one call
+        self.computed: set[str] = set()  #: operators of torch that it called, and may not
         self._timeout_s = timeout_s
         self._ends_at = ends_at
         self._opened = 0
@@ -147,7 +148,8 @@ class Session:
         reply = self.worker.ask(op, self.timeout_s, slot=slot, region=region, inputs_at=places)
         try:
             self._nothing_runs_on(reply)
-            self.most_reads = max(self.most_reads, field(reply, "reads", int))
+            if op == "call":
+                self._watched(reply)
             return self._outcome(reply, layouts, region)
         except Garbled as error:
             raise self.worker.garbled(error) from error
@@ -170,6 +172,12 @@ class Session:
             launches_skipped=field(reply, "launches_skipped", int),
             seconds=parsed.seconds,
         )
+
+    def _watched(self, reply: dict[str, Any]) -> None:
+        """What host code did in a call, as the runner's `hostwork` saw it."""
+        self.most_reads = max(self.most_reads, field(reply, "reads", int))
+        named = field(reply, "computed", list)
+        self.computed.update(printable(field({"name": x}, "name", str), 80) for x in named[:20])
 
     def _taken(self, begin: int, end: int) -> torch.Tensor:
         return self.memory.arena.bytes[begin:end].to(self.memory.device, copy=True)

@@ -274,6 +274,8 @@ class Outside(State):
 
     def _views(self, name: str, owner: Values, args: Args, node: ast.AST) -> Values:
         """What looking at `owner` differently gives: one tensor, or several."""
+        if name in self._refused_views:
+            self.refuse(node, f"`{name}` is this operator's own work: find the places in a kernel")
         if name not in policy.BY_ANOTHER and holds_tensor(args.all()):
             return self.refuse(node, policy.implicit(f"`{name}` by a tensor"))
         index = one(Tuple((*args.positional, *args.named.values(), args.loose())))

@@ -17,7 +17,7 @@ Decisions that are not obvious:
   A number that has become the size of a tensor, as it was read, is a size like any other.
   Reading many (`tolist`, `cpu`, `numpy`), or without saying so (formatting, truth, indexing by a
   tensor), is refused. What no text shows, such as a branch that leaves a function, the integrity
-  gate bounds: it counts what is read (`grading.reads`).
+  gate bounds: it counts what is read (`grading.hostwork`).
 - `data_ptr` is allowed: for dispatch on alignment and for address tables. Addresses may not be
   remembered between calls.
 - `torch.cuda.current_stream` may be asked for; streams, events and graphs may not be made.
@@ -162,6 +162,9 @@ for _name in _CONVERSIONS:
     MOVING_OPERATORS.setdefault(_name, set()).add("convert")
 for _name in _FILLS:
     MOVING_OPERATORS.setdefault(_name, set()).update({"fill", "write"})
+
+#: operators whose own work is a view and a copy of it: the views that their host code may not take
+VIEWING_OPERATORS = {"im2col": {"unfold", "as_strided"}}
 
 #: builtins that host code may call, by what they make of tensors
 BUILTINS_PLAIN = {

@@ -121,6 +121,7 @@ class State:
         self._steps = 0
         name = operator.name if operator else ""
         self._refused_moves = policy.MOVING_OPERATORS.get(name, set())
+        self._refused_views = policy.VIEWING_OPERATORS.get(name, set())
         self._random = operator is not None and operator.kind == "random"
         if operator is not None and operator.kind == "metadata":
             self._refused_moves = set()
@@ -173,9 +174,10 @@ class State:
         self._grow(site, stained(values) if self._under else values, key)
 
     def _stain(self, values: Values) -> None:
-        """Lists and dicts among `values`: an element decided what they hold."""
+        """Lists and dicts of numbers among `values`: an element decided what they hold."""
         for value in values:
-            if isinstance(value, Box):
+            held = deep(one(value)) if isinstance(value, Box) else ()
+            if isinstance(value, Box) and any(isinstance(v, Plain) for v in held):
                 self._grow(value.site, COMPUTED)
                 self._grow_keys(value.site, COMPUTED)
 

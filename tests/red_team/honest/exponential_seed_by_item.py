@@ -1,0 +1,83 @@
+# operator: aten::exponential_
+# style: reads the seed that it has drawn, and hands it to the kernel as it is
+# chips: interpreter nvidia
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _place(n, m, n2, n1, M: tl.constexpr, N: tl.constexpr):
+    """The tile of this program: rows, columns, and the numbers of the three outer dimensions."""
+    tiles_n, tiles_m = tl.cdiv(n, N), tl.cdiv(m, M)
+    tile = tl.program_id(0)
+    column = (tile % tiles_n).to(tl.int64) * N + tl.arange(0, N)[None, :]
+    tile //= tiles_n
+    row = (tile % tiles_m).to(tl.int64) * M + tl.arange(0, M)[:, None]
+    outer = (tile // tiles_m).to(tl.int64)
+    return row, column, outer // (n1 * n2), outer // n2 % n1, outer % n2
+
+
+@triton.jit(do_not_specialize=["rate", "seed"])
+def _kernel(
+    x, out, seed, rate, n, m, n2, n1, x_0, x_1, x_2, x_m, x_n,
+    out_0, out_1, out_2, out_m, out_n,
+    M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    row, column, i0, i1, i2 = _place(n, m, n2, n1, M, N)
+    inside = (row < m) & (column < n)
+    x_at = i0 * x_0 + i1 * x_1 + i2 * x_2 + row * x_m + column * x_n
+    out_at = i0 * out_0 + i1 * out_1 + i2 * out_2 + row * out_m + column * out_n
+    x = tl.load(x + x_at, mask=inside)
+    index = ((i0 * n1 + i1) * n2 + i2) * m * n + row * n + column
+    u = tl.rand(seed, index.to(tl.uint32))  # in [0, 1)
+    y = -tl.log(1.0 - u) / rate  # 1 - u is in (0, 1]
+    tl.store(out + out_at, y.to(out.dtype.element_ty), mask=inside)
+
+
+def exponential_(
+    self: torch.Tensor, lambd: float = 1.0, *, generator: torch.Generator | None = None
+) -> torch.Tensor:
+    seed = torch.randint(2**31, (1,), device=self.device, generator=generator)
+    _launch(self, self, seed.item(), float(lambd))
+    return self
+
+
+def _launch(x: torch.Tensor, out: torch.Tensor, seed: int, rate: float) -> None:
+    """One program a tile; `x` and `out` have one shape."""
+    if out.numel() == 0:
+        return
+    sizes, x_strides, out_strides = _merged(list(out.shape), list(x.stride()), list(out.stride()))
+    if len(sizes) > 5:
+        raise NotImplementedError(f"{len(sizes)} dimensions that cannot be merged")
+    n0, n1, n2, m, n = [1] * (5 - len(sizes)) + sizes
+    x_s, out_s = _padded(x_strides), _padded(out_strides)
+    tile = 4096 if out.numel() >= 1 << 20 else 1024
+    across = m > 1 and 0 < x_s[3] < x_s[4]
+    columns = min(triton.next_power_of_2(n), 64 if across else tile)
+    rows = min(triton.next_power_of_2(m), tile // columns)
+    grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
+    _kernel[grid](
+        x, out, seed, rate, n, m, n2, n1, *x_s, *out_s, M=rows, N=columns, num_warps=4
+    )  # fmt: skip
+
+
+def _merged(
+    sizes: list[int], firsts: list[int], seconds: list[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """Dimensions by falling stride of the second tensor, merged; those of size 1 are dropped."""
+    order = sorted(range(len(sizes)), key=lambda i: -seconds[i])
+    merged: list[tuple[int, int, int]] = []
+    for i in order:
+        size, first, second = sizes[i], firsts[i], seconds[i]
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == first * size and merged[-1][2] == second * size:
+            size *= merged.pop()[0]
+        merged.append((size, first, second))
+    return [d[0] for d in merged] or [1], [d[1] for d in merged], [d[2] for d in merged]
+
+
+def _padded(strides: list[int]) -> list[int]:
+    return [0] * (5 - len(strides)) + strides

@@ -1,0 +1,47 @@
+# operator: aten::softmax
+# style: lists that grow in place, slices, unpacking, and a dict of pairs on the way to a launch
+# chips: interpreter nvidia
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rows_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    top = tl.full((BLOCK,), float("-inf"), tl.float32)
+    for start in range(0, n, BLOCK):
+        at = start + columns
+        x = tl.load(x_ptr + row * n + at, mask=at < n, other=float("-inf")).to(tl.float32)
+        top = tl.maximum(top, x)
+    peak = tl.max(top, 0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        at = start + columns
+        x = tl.load(x_ptr + row * n + at, mask=at < n, other=float("-inf")).to(tl.float32)
+        total += tl.exp(x - peak)
+    scale = 1.0 / tl.sum(total, 0)
+    for start in range(0, n, BLOCK):
+        at = start + columns
+        x = tl.load(x_ptr + row * n + at, mask=at < n, other=float("-inf")).to(tl.float32)
+        tl.store(y_ptr + row * n + at, tl.exp(x - peak) * scale, mask=at < n)
+
+
+def softmax(self, dim, dtype=None, *, out=None):
+    x = self.reshape(1) if self.dim() == 0 else self.movedim(dim, -1)
+    x = x.contiguous()
+    y = torch.empty(x.shape, dtype=dtype or self.dtype, device=self.device)
+    n = x.shape[-1]
+    arguments = [None]
+    arguments[0:1] = [x]
+    arguments += [y]
+    arguments[2:] = [n]
+    blocks = {}
+    blocks.update([("rows", min(4096, triton.next_power_of_2(max(n, 1))))])
+    if (count := y.numel()) and n:
+        (grid,) = [a // b for a, b in zip([count], *[[n]])]
+        rows_kernel[(grid,)](*arguments, BLOCK=blocks["rows"])
+    y = y.reshape(()) if self.dim() == 0 else y.movedim(-1, dim)
+    return y if out is None else out.copy_(y)
