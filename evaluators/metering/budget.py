@@ -52,6 +52,12 @@ class Stop:
     needed: float
     reason: str = ""
 
+    @property
+    def for_now(self) -> bool:
+        """Requests under way may leave room for this one when they are settled."""
+        fits = self.spent + self.needed <= self.allowed and self.spent < self.allowed
+        return fits and self.reserved > 0 and not self.reason
+
     def __str__(self) -> str:
         where = {
             "run": "the run",
@@ -104,7 +110,7 @@ class Budget:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = dict(limits or {})
-        self.stops: list[Stop] = []  #: every refusal, oldest first
+        self.stops: list[Stop] = []  #: every refusal that is not for now, oldest first
         self._accounts: dict[tuple[object, ...], _Account] = {}
         self._clock = clock
         self._lock = threading.Lock()
@@ -128,7 +134,8 @@ class Budget:
     def reserve(
         self, operator: str, attempt: int, expected: Usage, usd: float | None = None
     ) -> Reservation:
-        """Sets aside what a request is expected to use, or raises `BudgetExhausted`.
+        """Sets aside what a request is expected to use, or raises `BudgetExhausted`; where that
+        is `for_now`, it may be tried again when another request is settled.
 
         `usd`: what that costs; None where nobody knows.
         """
@@ -138,7 +145,8 @@ class Budget:
         with self._lock:
             stop = self._stop(operator, attempt, needed, usd is None)
             if stop is not None:
-                self.stops.append(stop)
+                if not stop.for_now:
+                    self.stops.append(stop)
                 raise BudgetExhausted(stop)
             for _, account in self._of(operator, attempt):
                 if account.began_s is None:

@@ -82,6 +82,9 @@ class Exchange:
     async def run(self, request: web.Request, forward: Forward) -> web.StreamResponse:
         """Forwards the request and returns the answer."""
         self._sent_bytes = len(forward.body)
+        if _gone(request):  # while it waited for its turn
+            await self._settle("client_abort", Usage(), "provider", Reading())
+            return web.Response(status=499)
         headers = CIMultiDict(
             (k, v) for k, v in request.headers.items() if k.lower() not in _NOT_FORWARDED
         )
@@ -130,8 +133,7 @@ class Exchange:
             return await self._failed("upstream_abort", error)
         decode = decoder(answer.headers.get("Content-Encoding", ""))
         plain = decode.feed(body)
-        gone = request.transport is None or request.transport.is_closing()
-        outcome: Outcome = "client_abort" if gone else "ok"
+        outcome: Outcome = "client_abort" if _gone(request) else "ok"
         reading = read_whole(self._dialect, plain)
         if not isinstance(decode, Unknown):
             self.whole = Whole(answer.status, answer.content_type, plain)
@@ -186,11 +188,12 @@ class Exchange:
             outcome = "timeout" if outcome == "ok" else outcome
         except (aiohttp.ClientError, OSError):
             outcome = "upstream_abort" if outcome == "ok" else outcome
+        cut = outcome != "ok"
         rest = reader.end()
         if outcome == "ok" and not (reader.reading.finished or reader.reading.error or unread):
             outcome = "upstream_abort"
         await self._settle_reading(outcome, reader.reading, unread)
-        await _finish(request, response, rest if changed else b"", cut=outcome != "ok")
+        await _finish(request, response, rest if changed else b"", cut=cut)
         return response
 
     async def _failed(self, outcome: Outcome, error: Exception | str) -> web.StreamResponse:
@@ -243,6 +246,10 @@ class Exchange:
             ended_at=now(),
         )
         await self._settle_row(row, reading.list_price)
+
+
+def _gone(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> bool:

@@ -133,6 +133,7 @@ class Gateway:
         self._sitting = secrets.token_hex(6)
         self._requests = 0
         self._under_way = 0
+        self._budget_freed = asyncio.Condition()
         self._flusher = ThreadPoolExecutor(1, "ledger")
         self._broken: OSError | None = None  #: nothing is forwarded that can't be recorded
         self._session: aiohttp.ClientSession
@@ -236,16 +237,16 @@ class Gateway:
             if kept is not None:
                 body, kind = kept.content, kept.content_type
                 return web.Response(body=body, status=kept.status, content_type=kind)
-        reservation = None
-        if not dialect.free:
-            try:
-                reservation = self._reserve(row, asked, len(forward.body))
-            except BudgetExhausted as error:
-                grant.stop = error.stop
-                return await self._denied(dialect.provider, row, error.stop)
         if self._broken is not None:
             raise self._broken
         self._ledger.begin(row)
+        reservation = None
+        if not dialect.free:
+            try:
+                reservation = await self._reserved(row, asked, len(forward.body))
+            except BudgetExhausted as error:
+                grant.stop = error.stop
+                return await self._denied(dialect.provider, row, error.stop)
 
         async def settle(row: LedgerRow, list_price: bool) -> None:
             await self._settle(row, reservation, list_price, keep_answer)
@@ -280,6 +281,17 @@ class Gateway:
         if asked.server_tools and not self._server_tools:
             names = ", ".join(asked.server_tools)
             raise ValueError(f"tools that run at the provider are not allowed here: {names}")
+
+    async def _reserved(self, row: LedgerRow, asked: Asked, nbytes: int) -> Reservation:
+        """Waits where requests under way hold what may be left over."""
+        async with self._budget_freed:
+            while True:
+                try:
+                    return self._reserve(row, asked, nbytes)
+                except BudgetExhausted as error:
+                    if not error.stop.for_now:
+                        raise
+                await self._budget_freed.wait()
 
     def _reserve(self, row: LedgerRow, asked: Asked, nbytes: int) -> Reservation:
         wanted = asked.max_output_tokens
@@ -353,6 +365,8 @@ class Gateway:
         self._flusher.submit(self._flush)
         if reservation is not None:
             self.budget.settle(reservation, row.usage, cost_of(row))
+            async with self._budget_freed:
+                self._budget_freed.notify_all()
 
 
 @contextmanager
