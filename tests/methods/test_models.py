@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import chat_upstream
 import pytest
+from fakes.scripted_upstream import KEY, Asked, Reply, Upstream, serving
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.benchmark.suites import get_suite
@@ -17,22 +17,30 @@ from kernelmark.evaluators.campaigns.plan import make_tasks, plan_run
 from kernelmark.evaluators.campaigns.records import Attempt
 from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.languages.registry import get_language
-from kernelmark.evaluators.metering.ledger import LedgerRow, read_ledger
+from kernelmark.evaluators.metering.ledger import LedgerRow, Usage, read_ledger
 from kernelmark.evaluators.metering.model import metered_model
 from kernelmark.evaluators.methods.registry import make_method
 
 SOURCE = "def softmax(self, dim, dtype=None):\n    return self\n"
+USAGE = Usage(in_uncached=20, in_cache_read=100, out_total=30, out_reasoning=25)
+
+
+def script(asked: Asked) -> Reply:
+    """The model's name says what happens."""
+    text = f"Here:\n```python\n{SOURCE}```\n"
+    if asked.model.startswith("status-"):
+        return Reply(status=int(asked.model[7:]))
+    return Reply(text, usage=USAGE, cut_short=asked.model == "cut-short")
 
 
 @pytest.fixture
-def upstream() -> Iterator[chat_upstream.Upstream]:
-    with chat_upstream.serving() as upstream:
-        upstream.reply = f"Here:\n```python\n{SOURCE}```\n"
+def upstream() -> Iterator[Upstream]:
+    with serving(script) as upstream:
         yield upstream
 
 
 def run_one_shot(
-    root: Path, model: str, url: str, *, key: str = chat_upstream.KEY, budget: str = ""
+    root: Path, model: str, url: str, *, key: str = KEY, budget: str = ""
 ) -> tuple[RunFolder, Attempt, list[LedgerRow]]:
     """Produces (without grading) softmax with `model`; the one attempt and the ledger."""
     method, suite, chip = make_method("one-shot", {}), get_suite("aten::softmax"), "interpreter"
@@ -59,15 +67,15 @@ def run_one_shot(
     return folder, attempt, read_ledger(folder.ledger_path)
 
 
-def test_a_candidate_and_its_tokens(tmp_path: Path, upstream: chat_upstream.Upstream) -> None:
-    folder, attempt, (row,) = run_one_shot(tmp_path / "run", "cached", upstream.url)
+def test_a_candidate_and_its_tokens(tmp_path: Path, upstream: Upstream) -> None:
+    folder, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", upstream.url("openai"))
     assert folder.candidate(attempt).source == SOURCE
     assert (row.operator, row.attempt, row.run) == ("aten::softmax", 1, folder.run.id)
-    assert row.usage.total == upstream.billed_tokens == 150
-    (request,) = upstream.requests
-    assert request["model"] == "cached"
-    assert request["temperature"] == 0.0
-    assert "aten::softmax" in request["messages"][0]["content"]
+    assert row.usage == upstream.billed == USAGE
+    (asked,) = upstream.requests
+    assert asked.body["model"] == "plain"
+    assert asked.body["temperature"] == 0.0
+    assert "aten::softmax" in asked.body["messages"][0]["content"]
 
 
 @pytest.mark.parametrize(
@@ -82,15 +90,17 @@ def test_a_candidate_and_its_tokens(tmp_path: Path, upstream: chat_upstream.Upst
     ],
 )
 def test_what_goes_wrong_has_a_status(
-    tmp_path: Path, upstream: chat_upstream.Upstream, model: str, failure: str | None
+    tmp_path: Path, upstream: Upstream, model: str, failure: str | None
 ) -> None:
-    _, attempt, rows = run_one_shot(tmp_path / "run", model, upstream.url)
+    _, attempt, rows = run_one_shot(tmp_path / "run", model, upstream.url("openai"))
     assert attempt.failure == failure
     assert len(rows) == len(upstream.requests) == 1  # nothing was tried again behind our back
 
 
-def test_a_refused_key(tmp_path: Path, upstream: chat_upstream.Upstream) -> None:
-    _, attempt, (row,) = run_one_shot(tmp_path / "run", "plain", upstream.url, key="wrong")
+def test_a_refused_key(tmp_path: Path, upstream: Upstream) -> None:
+    _, attempt, (row,) = run_one_shot(
+        tmp_path / "run", "plain", upstream.url("openai"), key="wrong"
+    )
     assert attempt.failure == "method_error"
     assert attempt.note.startswith("the provider refuses the key: ")
     assert "bad key" in attempt.note
@@ -103,23 +113,19 @@ def test_no_upstream(tmp_path: Path) -> None:
     assert row.usage_source == "missing"
 
 
-def test_resuming_asks_again_where_the_provider_failed(
-    tmp_path: Path, upstream: chat_upstream.Upstream
-) -> None:
+def test_resuming_asks_again_where_the_provider_failed(tmp_path: Path, upstream: Upstream) -> None:
     root = tmp_path / "run"
     run_one_shot(root, "plain", "http://127.0.0.1:9/v1")
-    _, attempt, rows = run_one_shot(root, "plain", upstream.url)
+    _, attempt, rows = run_one_shot(root, "plain", upstream.url("openai"))
     assert attempt.failure is None
     assert [row.outcome for row in rows] == ["error", "ok"]
-    run_one_shot(root, "plain", upstream.url)
+    run_one_shot(root, "plain", upstream.url("openai"))
     assert len(upstream.requests) == 1
 
 
-def test_a_budget_that_does_not_cover_the_request(
-    tmp_path: Path, upstream: chat_upstream.Upstream
-) -> None:
+def test_a_budget_that_does_not_cover_the_request(tmp_path: Path, upstream: Upstream) -> None:
     _, attempt, (row,) = run_one_shot(
-        tmp_path / "run", "plain", upstream.url, budget="run.tokens=100"
+        tmp_path / "run", "plain", upstream.url("openai"), budget="run.tokens=100"
     )
     assert attempt.failure == "budget_exhausted"
     assert "budget of 100 tokens for the run: 100 left" in attempt.note
