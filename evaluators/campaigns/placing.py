@@ -41,10 +41,12 @@ def tier_for(name: str, chip: Chip) -> Tier:
     return cast("Tier", name)
 
 
-def split_chips(names: Sequence[str], *, here: bool = True) -> tuple[Chip, tuple[str, ...]]:
-    """The one chip to grade on, and the compile targets, of names from the command line.
+def split_chips(
+    names: Sequence[str], *, here: bool = True
+) -> tuple[tuple[Chip, ...], tuple[str, ...]]:
+    """The chips to grade on, one at least, and the compile targets, of names from the command line.
 
-    `here`: the chip must work on this machine.
+    `here`: the chips must work on this machine.
     """
     known = compile_targets()
     targets: list[str] = []
@@ -56,9 +58,7 @@ def split_chips(names: Sequence[str], *, here: bool = True) -> tuple[Chip, tuple
             targets.append(name)
         else:
             graded.append(name)
-    if len(graded) > 1:
-        raise UserError(f"a run grades on one chip, not on {', '.join(graded)}")
     if not graded:
         raise UserError("name a chip to grade on beside the compile targets, e.g. interpreter")
-    chip = usable_chip(graded[0]) if here else get_chip(graded[0])
-    return chip, tuple(dict.fromkeys(targets))
+    chips = [usable_chip(name) if here else get_chip(name) for name in dict.fromkeys(graded)]
+    return tuple({chip.name: chip for chip in chips}.values()), tuple(dict.fromkeys(targets))

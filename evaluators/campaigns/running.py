@@ -13,6 +13,7 @@ from kernelmark.benchmark.prompts import Track, told_cases
 from kernelmark.benchmark.suites import Suite, get_suite, operator_digest
 from kernelmark.evaluators.campaigns.access import Access, model_for, open_model
 from kernelmark.evaluators.campaigns.campaign import Campaign, Tools
+from kernelmark.evaluators.campaigns.companions import accompany, bring, companions
 from kernelmark.evaluators.campaigns.executors.base import Executor
 from kernelmark.evaluators.campaigns.executors.local import LocalExecutor
 from kernelmark.evaluators.campaigns.folder import RunFolder
@@ -93,7 +94,8 @@ def begin(
         suite, cases, note = take_suite(request.suite, request.cases_from, runs.parent / "hub")
         if note and say is not None:
             say(note)
-    chip, targets = split_chips(request.chips, here=request.grade and request.here)
+    chips, targets = split_chips(request.chips, here=request.grade and request.here)
+    chip = chips[0]
     run = plan_run(
         request.method,
         method,
@@ -107,7 +109,9 @@ def begin(
         budgets=request.budgets,
         cases=cases,
     )
-    return RunFolder.create(out or runs / run.id, run, cases)
+    folder = RunFolder.create(out or runs / run.id, run, cases)
+    accompany(folder, [(other, tier_for(request.tier, other)) for other in chips[1:]])
+    return folder
 
 
 def reopen(root: Path, budgets: dict[str, float] | None = None) -> RunFolder:
@@ -131,14 +135,30 @@ def carry_out(
     grading: bool = True,
     place: Place | None = None,
 ) -> None:
-    """Does what is missing of a run, showing progress on standard error.
+    """Does what is missing of a run, on its chip and then on others that were named with it,
+    showing progress on standard error.
 
     Without `grading`, candidates are only produced (and compiled).
     """
+    _carry_out(folder, access, workers, grading, place, list(folder.run.operators))
+    for companion in companions(folder):
+        produced = bring(folder, companion)
+        _carry_out(companion, access, workers, grading, place, produced)
+
+
+def _carry_out(
+    folder: RunFolder,
+    access: Access,
+    workers: int,
+    grading: bool,
+    place: Place | None,
+    chosen: list[str],
+) -> None:
+    """Does what is missing of `chosen` operators of one run folder."""
     run, place = folder.run, place or Place()
     method = make_method(run.method, run.options)
     cases = folder.cases()
-    operators = [cases.operator(id) for id in run.operators]
+    operators = [cases.operator(id) for id in chosen]
     here = grading and place.executor == "local"
     chip = usable_chip(run.chip) if here else get_chip(run.chip)
     language = get_language(method.language)

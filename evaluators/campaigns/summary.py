@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kernelmark.benchmark import rendering
+from kernelmark.evaluators.campaigns.companions import companions
 from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.evaluators.campaigns.outcome import outcome
 from kernelmark.evaluators.campaigns.usage import spent
@@ -14,16 +15,36 @@ from kernelmark.evaluators.methods._standing import speedup
 
 
 def report(folder: RunFolder, as_json: bool) -> None:
-    """Prints the table, or JSON."""
+    """Prints the table, or JSON; then those of further chips (in JSON: under `on`)."""
+    others = companions(folder)
+    if as_json:
+        on = {other.run.chip: _value(other) for other in others}
+        rendering.print_json({**_value(folder), **({"on": on} if on else {})})
+        return
+    for each in (folder, *others):
+        if others:
+            rendering.out().print(rendering.plain(f"on {each.run.chip}"))
+        _print(each)
+
+
+def _value(folder: RunFolder) -> dict[str, Any]:
+    rows = [_row(folder, operator) for operator in folder.run.operators]
+    used = spent(read_ledger(folder.ledger_path))
+    return {
+        "run": str(folder.root),
+        "solved": sum(row["status"] == "passed" for row in rows),
+        "tokens": used.usage.total,
+        "usd": used.usd,
+        "stopped_by_budget": budget_stops(folder),
+        "operators": rows,
+    }
+
+
+def _print(folder: RunFolder) -> None:
     rows = [_row(folder, operator) for operator in folder.run.operators]
     solved = sum(row["status"] == "passed" for row in rows)
     used = spent(read_ledger(folder.ledger_path))
     stops = budget_stops(folder)
-    if as_json:
-        totals = {"solved": solved, "tokens": used.usage.total, "usd": used.usd}
-        value = {"run": str(folder.root), **totals, "stopped_by_budget": stops, "operators": rows}
-        rendering.print_json(value)
-        return
     columns = {"operator": "operator", "status": "status", "attempts": "attempts"}
     if any(row["speedup"] is not None for row in rows):
         columns["speedup"] = "speedup"
@@ -43,7 +64,7 @@ def report(folder: RunFolder, as_json: bool) -> None:
 
 def infrastructure_errors(folder: RunFolder) -> list[str]:
     """Operators that our own infrastructure failed; --resume tries them again."""
-    failed = []
+    failed = [operator for other in companions(folder) for operator in infrastructure_errors(other)]
     for operator in folder.run.operators:
         attempts = folder.production(operator).attempts
         unfinished = bool(attempts) and attempts[-1].failure == "infrastructure_error"
