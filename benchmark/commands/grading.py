@@ -33,6 +33,7 @@ def check(
     entry: Entry = "",
     language: LanguageName = "triton",
     timeout_s: Annotated[float, typer.Option(help="For one call, compilation included.")] = 60.0,
+    grade_timeout_s: Annotated[float, typer.Option(help="For the whole grade.")] = 900.0,
     as_json: AsJson = False,
 ) -> None:
     """Grade one candidate: status, gates, and what went wrong where."""
@@ -42,8 +43,9 @@ def check(
 
     if not file.exists():
         raise UserError(f"{file}: no such file")
-    if not 0 < timeout_s < float("inf"):
-        raise UserError(f"--timeout-s {timeout_s:g}: must be a number of seconds above 0")
+    for option, seconds in (("timeout-s", timeout_s), ("grade-timeout-s", grade_timeout_s)):
+        if not 0 < seconds < float("inf"):
+            raise UserError(f"--{option} {seconds:g}: must be a number of seconds above 0")
     where = usable_chip(chip)
     if where.attests == "compiled":
         raise UserError(
@@ -60,7 +62,9 @@ def check(
 
         operator = get_operator(op)
         candidate = read_candidate(file, operator, language, entry)
-        settings = Settings(tier=tier_for(tier, where), timeout_s=timeout_s)
+        settings = Settings(
+            tier=tier_for(tier, where), timeout_s=timeout_s, grade_timeout_s=grade_timeout_s
+        )
         with err().status(f"grading on {where.name}") as status:
             verdict = grade(
                 candidate,

@@ -52,6 +52,8 @@ def defined_names(source: str) -> tuple[list[str], list[str]]:
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             functions.append(node.name)
+        elif isinstance(node, ast.ClassDef):
+            others.append(node.name)
         elif isinstance(node, ast.Assign):
             others += [target.id for target in node.targets if isinstance(target, ast.Name)]
         elif isinstance(node, ast.Import | ast.ImportFrom):

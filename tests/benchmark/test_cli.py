@@ -106,6 +106,32 @@ def test_a_kernel_that_never_ends(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 60
 
 
+def test_while_true_pass(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    done = check(tmp_path, "def softmax(*a, **k):\n    while True: pass", "--timeout-s", "3")
+    assert done.returncode == 1
+    assert done.stdout.startswith("timed_out")
+    assert time.monotonic() - begin < 60
+
+
+def test_a_grade_that_takes_too_long_in_all(tmp_path: Path) -> None:
+    begin = time.monotonic()
+    endless = "def softmax(*a, **k):\n    while True: pass"
+    done = check(tmp_path, endless, "--timeout-s", "600", "--grade-timeout-s", "3")
+    assert done.returncode == 1
+    assert done.stdout.startswith("timed_out")
+    assert "the grade took longer than 3 s in all" in done.stdout
+    assert time.monotonic() - begin < 60
+
+
+def test_a_class_as_entry_point(tmp_path: Path) -> None:
+    source = SOFTMAX.replace("def softmax(", "def other(") + "\n\nclass softmax:\n    pass\n"
+    done = check(tmp_path, source)
+    assert done.returncode == 1
+    assert done.stdout.startswith("rejected")
+    assert "`softmax` is a class: the entry point is a function" in done.stdout
+
+
 def test_json_is_the_verdict(tmp_path: Path) -> None:
     done = check(tmp_path, CALLS_TORCH, "--json")
     verdict = json.loads(done.stdout)
@@ -138,6 +164,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "a folder": (("check", ".", "--op", "aten::softmax"), "not a file of source text"),
     "unknown tier": (
         ("check", "good.py", "--op", "aten::softmax", "--tier", "ful"), "did you mean full"
+    ),
+    "no time for a grade": (
+        ("check", "good.py", "--op", "aten::softmax", "--grade-timeout-s", "0"),
+        "--grade-timeout-s 0: must be",
     ),
     "unknown target": (
         ("portability", "good.py", "--op", "aten::softmax", "--chip", "sm_91"), "did you mean sm_90"
