@@ -11,7 +11,16 @@ import sys
 
 import typer
 
-from kernelmark.benchmark.commands import catalogue, dataset, grading, runs, store, usage
+from kernelmark.benchmark.commands import (
+    catalogue,
+    dataset,
+    grading,
+    intake,
+    runs,
+    store,
+    submissions,
+    usage,
+)
 from kernelmark.benchmark.commands.shared import INFRASTRUCTURE, USAGE, complain
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 
@@ -23,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (catalogue, dataset, grading, runs, store, usage):
+for module in (catalogue, dataset, grading, runs, store, submissions, intake, usage):
     app.add_typer(module.app)
 
 

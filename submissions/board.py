@@ -48,10 +48,17 @@ def build(home: Home, wait_s: float = 0.0) -> Path:
 
 
 def open_board(home: Home) -> duckdb.DuckDBPyConnection:
-    """The current database, read-only. `UserError` where there is none."""
+    """The current database, read-only. `UserError` where there is none, or one of other views."""
     if not home.current.exists():
         raise UserError(f"no leaderboard under {home.root} yet: kernelmark submit, then ingest")
-    return duckdb.connect(str(home.current.resolve()), read_only=True)
+    connection = duckdb.connect(str(home.current.resolve()), read_only=True)
+    built_by = connection.execute("SELECT code_sha256 FROM build").fetchone()
+    if built_by != (code_sha256(),):
+        connection.close()
+        raise UserError(
+            f"{home.current} was built by another version: kernelmark ingest builds it anew"
+        )
+    return connection
 
 
 def _write(home: Home, path: Path) -> None:

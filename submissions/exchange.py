@@ -99,7 +99,7 @@ class Exchange:
         return self._try("propose", attempt)
 
     def fetch(self) -> list[str]:
-        """Brings bundles of open pull requests that are not known here into the inbox; their ids."""
+        """Brings unknown bundles of open pull requests into the inbox; their ids."""
         merged = self._try("list", lambda: self._bundles("main"))
         fetched = []
         for pull in self._try("list pull requests", self._pulls):

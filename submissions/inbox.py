@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kernelmark.evaluators.campaigns.campaign import now
@@ -17,10 +19,18 @@ def deliver(
     home: Home, folder: RunFolder, disclosure: Disclosure, redactor: Redactor | None = None
 ) -> tuple[Submission, bool]:
     """Seals a run into the inbox. False with it: the same bundle is there, or was ingested."""
+    with sealed(home, folder, disclosure, redactor) as (submission, staging):
+        return submission, place(home, staging, submission.id)
+
+
+@contextmanager
+def sealed(
+    home: Home, folder: RunFolder, disclosure: Disclosure, redactor: Redactor | None = None
+) -> Iterator[tuple[Submission, Path]]:
+    """Seals a run at a path that is gone afterwards, unless it was moved."""
     staging = new_staging(home)
     try:
-        submission = seal(folder, disclosure, staging, now(), redactor)
-        return submission, place(home, staging, submission.id)
+        yield seal(folder, disclosure, staging, now(), redactor), staging
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from kernelmark.submissions.exchange import Exchange
     from kernelmark.submissions.home import Home
 
 FAILED, USAGE, INFRASTRUCTURE, INTERRUPTED = 1, 2, 3, 130
@@ -21,6 +22,9 @@ OneChip = Annotated[
 ]
 OperatorId = Annotated[str, typer.Option("--op", help="The operator, e.g. aten::softmax")]
 Entry = Annotated[str, typer.Option(help="Function to call; else the operator's name.")]
+HubRepo = Annotated[
+    str, typer.Option("--hub", help="A results repository on the Hub, NAMESPACE/NAME.")
+]
 LanguageName = Annotated[str, typer.Option(help="Language that the file is written in.")]
 
 
@@ -35,6 +39,15 @@ def home() -> Home:
 def portability_cache() -> Path:
     """Where rows of compile targets are kept: the same sources are not compiled twice."""
     return home().root / "portability"
+
+
+def hub_exchange(place: Home, repo: str) -> Exchange:
+    """What goes between a home and a results repository; the token is taken from HF_TOKEN."""
+    from huggingface_hub import HfApi
+
+    from kernelmark.submissions.exchange import Exchange
+
+    return Exchange(place, HfApi(token=os.environ.get("HF_TOKEN") or None), repo, complain)
 
 
 def complain(message: str) -> None:
