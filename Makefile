@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PACKAGES := operators benchmark evaluators submissions leaderboard
 
-.PHONY: help demo setup test test-all lint format app clean
+.PHONY: help demo setup test test-all test-agents lint format app clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -24,11 +24,16 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 test: setup  ## all tests but the long sweeps (under 10 minutes on 2 cores)
 	@tests/system.sh
-	@$(BIN)/python -m pytest -n auto -m 'not slow'
+	@$(BIN)/python -m pytest -n auto -m 'not slow and not agents'
 
 test-all: setup  ## every test, the long sweeps too
 	@tests/system.sh
-	@$(BIN)/python -m pytest -n auto
+	@$(BIN)/python -m pytest -n auto -m 'not agents'
+
+test-agents: setup  ## real command-line agents, installed from npm and PyPI, on scripted models
+	@tests/system.sh
+	@$(BIN)/python tests/agents/install.py
+	@$(BIN)/python -m pytest -m agents tests/agents
 
 lint: setup  ## ruff and mypy strict
 	@$(BIN)/ruff format --check --quiet .
@@ -42,4 +47,4 @@ app: setup  ## the leaderboard, in a browser
 	@$(BIN)/kernelmark leaderboard
 
 clean:  ## remove what the other verbs made here
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .agents build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

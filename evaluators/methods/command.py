@@ -53,7 +53,7 @@ from kernelmark.evaluators.sandbox.transcript import Transcript
 TASK_FILE, EXAMPLE_FILE = "TASK.md", "example.py"
 _GIVEN = (TASK_FILE, EXAMPLE_FILE)
 _MOST_NAMES = 5
-_VERSION = re.compile(r"\d+\.\d+\.\d+[\w.+-]*")
+_VERSION = re.compile(r"\d+(\.\d+){2,}([-+.]?\w+)*")
 #: statuses of an attempt without a candidate, by the limit that stopped its agent
 _STOPPED: dict[str, Status] = {"wall_s": "timed_out", "memory_bytes": "out_of_memory"}
 
