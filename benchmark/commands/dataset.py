@@ -42,9 +42,9 @@ def dataset_build(folder: Folder, as_json: AsJson = False) -> None:
     if as_json:
         print_json(asdict(built))
         return
-    rows = [{"file": path, "bytes": size} for path, size in built.files.items()]
+    rows = [{"file": path, **about} for path, about in built.files.items()]
     counts = ", ".join(f"{count} {name}" for name, count in built.rows.items())
-    print_rows(rows, {"file": "file", "bytes": "bytes"})
+    print_rows(rows, {"file": "file", "bytes": "bytes", "sha256": "sha256"})
     typer.echo(f"{counts}\nversion {built.version}, content hash {built.content_hash}")
     if built.stale:
         complain(f"{built.stale} measured baselines left out: their cases are no more")

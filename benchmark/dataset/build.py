@@ -58,7 +58,7 @@ class Built:
     version: str
     content_hash: str
     rows: dict[str, int]
-    files: dict[str, int]  #: bytes by path
+    files: dict[str, dict[str, Any]]  #: sha256 and bytes by path
     stale: int
 
 
@@ -90,7 +90,7 @@ def build(
         CURRENT.version,
         manifest["content_hash"],
         {name: len(rows) for name, rows in tables.items()},
-        {path: entry["bytes"] for path, entry in manifest["files"].items()},
+        manifest["files"],
         stale,
     )
 

@@ -151,7 +151,7 @@ def test_cases_that_were_touched_are_not_gone_on_with(
         with pytest.raises(UserError, match=what):
             running.reopen(root)
     (root / FILE).unlink()
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="no such file"):
         running.reopen(root)
 
 

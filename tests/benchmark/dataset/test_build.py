@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from kernelmark.benchmark import baseline_times
-from kernelmark.benchmark.dataset.build import MANIFEST, build
+from kernelmark.benchmark.dataset.build import CROISSANT, MANIFEST, build
 from kernelmark.benchmark.dataset.identity import CANARY, RELEASES
 from kernelmark.benchmark.dataset.load import load
 from kernelmark.benchmark.dataset.oracle_source import oracle_source
@@ -93,6 +93,23 @@ def test_all_readers_count_the_same(built: Path) -> None:
         assert {kind for _, kind, *_ in types} <= {
             "VARCHAR", "VARCHAR[]", "BIGINT", "DOUBLE", "BOOLEAN"
         }  # fmt: skip
+
+
+def test_croissant_reads_the_same_rows(built: Path) -> None:
+    mlcroissant = pytest.importorskip("mlcroissant")
+    data = mlcroissant.Dataset(jsonld=built / CROISSANT)
+    assert not data.metadata.issues.errors
+    assert not data.metadata.issues.warnings
+    for configuration in CONFIGURATIONS:
+        rows = pq.read_table(built / configuration.file).to_pylist()
+        read = [
+            {name.split("/")[1]: value for name, value in record.items()}
+            for record in data.records(configuration.name)
+        ]
+        assert len(read) == len(rows)
+        first = configuration.key[0]
+        assert [record[first].decode() for record in read] == [row[first] for row in rows]
+        assert set(read[0]) == {column.name for column in configuration.columns}
 
 
 def test_every_operator_is_there_with_its_definition(built: Path) -> None:

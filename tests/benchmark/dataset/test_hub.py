@@ -18,7 +18,6 @@ from huggingface_hub import HfApi
 from kernelmark.benchmark.dataset.build import MANIFEST
 from kernelmark.benchmark.dataset.load import load, read_folder
 from kernelmark.benchmark.dataset.push import Push, Pushed
-from kernelmark.benchmark.hub import TRIES
 from kernelmark.benchmark.dataset.schema import CONFIGURATIONS
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 from kernelmark.operators.registry import all_operators
@@ -151,6 +150,24 @@ def test_datasets_and_load_give_the_same_rows_from_the_hub(
     assert theirs.stdout.splitlines() == ours
 
 
+def test_a_run_takes_its_cases_from_a_revision(
+    hub: Hub, push: Pusher, small: Path, tmp_path: Path
+) -> None:
+    commit = push(small).commit
+    hub.commit(REPO, {"data/cases/test-00000-of-00001.parquet": b"newer, and broken"})
+    words = ["run", "--method", "reference", "--suite", "cublas::cublasSaxpy_v2"]
+    words += ["--chip", "interpreter", "--cases-from", f"{REPO}@v0.1.0"]
+    root = tmp_path / "run"
+    done = run(hub, tmp_path, *KERNELMARK[:-1], *words, "--out", str(root))
+    assert done.returncode == 0, done.stderr
+    hash = json.loads((small / MANIFEST).read_text())["content_hash"]
+    recorded = json.loads((root / "run.json").read_text())
+    assert (recorded["cases_from"], recorded["dataset"]) == (f"{REPO}@{commit}", hash)
+    (path,) = (root / "verdicts").glob("*.json")
+    verdict = json.loads(path.read_text())
+    assert (verdict["status"], verdict["dataset"]) == ("passed", hash)
+
+
 def test_a_second_push_changes_nothing(hub: Hub, push: Pusher, small: Path) -> None:
     first, second = push(small), push(small)
     assert (first.changed, second.changed) == (True, False)
@@ -225,7 +242,7 @@ def test_a_cut_connection_is_no_second_commit(
 
 def test_it_gives_up(hub: Hub, push: Pusher, small: Path) -> None:
     hub.fail("/commit/", 503, times=99)
-    with pytest.raises(InfrastructureError, match="failed 8 times.*503"):
+    with pytest.raises(InfrastructureError, match=r"failed 8 times.*503"):
         push(small)
     assert len(push.waits) == 7
 
