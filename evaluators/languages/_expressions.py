@@ -53,7 +53,6 @@ from kernelmark.evaluators.languages._values import (
     is_plain,
     join,
     one,
-    sized_by,
     stained,
     tuple_of,
 )
@@ -318,8 +317,7 @@ class Expressions(Calls):
         ]
         if any(map(holds_tensor, bounds)):
             self.refuse(node, "a slice bound read from a tensor: use .item()")
-        element = sized_by(one(Tuple(tuple(bounds)))) or element_of(join(bounds))
-        return one(Plain(element=element))
+        return one(Plain(element=element_of(join(bounds))))  # a part, from here to there
 
     def _expr_Tuple(self, node: ast.Tuple, env: Env, frame: Frame) -> Values:
         if any(isinstance(e, ast.Starred) for e in node.elts):
