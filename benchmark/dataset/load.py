@@ -138,6 +138,7 @@ def _download(repo: str, revision: str, cache: Path | None, api: HfApi | None) -
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
         HfHubHTTPError,
+        HFValidationError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -153,6 +154,8 @@ def _download(repo: str, revision: str, cache: Path | None, api: HfApi | None) -
                 allow_patterns=[MANIFEST, *(c.file for c in CONFIGURATIONS)],
             )
         )
+    except HFValidationError:
+        raise UserError(f"{repo}: neither a folder nor a repository's name") from None
     except RevisionNotFoundError:
         raise UserError(f"{repo} has no revision {revision}") from None
     except RepositoryNotFoundError:

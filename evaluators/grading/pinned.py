@@ -219,6 +219,7 @@ class Pool:
             "infrastructure_error",
             why,
             tier=(settings or self._settings).tier,
+            dataset=(settings or self._settings).dataset,
         )
         return Graded(failed, index, label, time.monotonic() - begin)
 

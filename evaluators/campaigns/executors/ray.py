@@ -108,7 +108,8 @@ class RayExecutor:
             self._idle.put(actor)
             return from_json(Verdict, made)
         named = (candidate.operator, candidate.id, self._chip.name, self._chip.attests)
-        return Verdict(*named, "infrastructure_error", why, tier=settings.tier)
+        tier, dataset = settings.tier, settings.dataset
+        return Verdict(*named, "infrastructure_error", why, tier=tier, dataset=dataset)
 
     def compile(self, candidate: Candidate, targets: tuple[str, ...]) -> tuple[Portability, ...]:
         """A task a target, on any CPU of the cluster; here, where graders have taken them all."""

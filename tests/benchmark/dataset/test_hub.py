@@ -296,6 +296,7 @@ def test_what_is_not_sound_is_not_pushed(hub: Hub, copy: Path, tmp_path: Path) -
         (f"{REPO}@main", "v9", "neither a folder nor REPO@REVISION"),
         ("lab/nothing", "", "no data set lab/nothing"),
         ("not a repo", "", "neither a folder nor REPO@REVISION"),
+        ("./nothing", "", "neither a folder nor a repository's name"),
         ("tests", "", r"no data set \(kernelmark.json is missing\)"),
         ("tests", "v1", "has no revision v1"),
     ],
