@@ -173,8 +173,8 @@ def methods(as_json: AsJson = False) -> None:
             {
                 "method": name,
                 "kind": method.kind,
-                "language": method.language,
-                "model": method.uses_model,
+                "language": method.language if isinstance(method.language, str) else "by option",
+                "model": method.uses_model if isinstance(method.uses_model, bool) else "by option",
                 "options": " ".join(options),
                 "summary": method.summary,
             }

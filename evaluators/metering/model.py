@@ -26,7 +26,7 @@ from kernelmark.evaluators.methods.base import Line, Message, MethodError, Reply
 
 REQUEST_TIMEOUT_S = 900.0
 #: what litellm puts before the provider's own words
-_PREFIX = re.compile(r"^(litellm\.\w+: )*(\w+Exception - )?")
+_PREFIX = re.compile(r"^((litellm\.)?\w+(Error|Exception): )*(\w+Exception - )?")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -85,7 +85,8 @@ class Model:
                 raise MethodError(str(grant.stop), "budget_exhausted") from error
             raise MethodError(self._explained(error)) from error
         except self._openai.OpenAIError as error:
-            raise MethodError(_one_line(error), "infrastructure_error") from error
+            text = f"no answer from the provider: {_one_line(error)}"
+            raise MethodError(text, "infrastructure_error") from error
         choice = answer.choices[0]
         return Reply(choice.message.content or "", choice.finish_reason or "", answer.model or "")
 
