@@ -79,14 +79,14 @@ def _compiled(function: Function) -> Function:
     """`function` compiled for static shapes.
 
     Every case of an operator is its own specialisation, so recompilations are not limited.
-    Intermediate roundings that an operator states are kept, not fused away.
+    Intermediate roundings that an operator states are kept: Inductor's pattern matcher, which
+    drops pairs of casts (torch 2.11 also those with a look at the bits in between), is off.
     """
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 1024)
     config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 1 << 16)
-    compiled: Function = torch.compile(
-        function, dynamic=False, options={"emulate_precision_casts": True}
-    )
+    options = {"emulate_precision_casts": True, "pattern_matcher": False}
+    compiled: Function = torch.compile(function, dynamic=False, options=options)
     return compiled
 
 
