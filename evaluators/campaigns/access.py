@@ -65,8 +65,9 @@ def model_for(name: str, method: Method, model: str) -> str:
 
 def provider_of(method: Method) -> str:
     """Whose words the method's requests are in."""
-    itself = isinstance(method, CallsModelItself) and method.uses_model
-    return method.provider if itself else "openai"
+    if isinstance(method, CallsModelItself) and method.uses_model:
+        return method.provider
+    return "openai"
 
 
 @contextmanager
