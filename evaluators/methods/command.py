@@ -192,8 +192,9 @@ class Command:
         if ending.stopped == "called off":
             raise CancelledError
         version = _version(found, preset.version, bare) if preset else ""
+        agent = self.preset or os.path.basename(name)
         about = {
-            "agent": self.preset or name,
+            "agent": agent,
             "version": version,
             "sandbox": "none" if bare else bubblewrap.version(),
             "checks": checks.made,

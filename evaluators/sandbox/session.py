@@ -147,7 +147,7 @@ def _write_control(plan: Plan, control: Path, places: Places, python: str) -> No
         "folder": places.workspace,
         "limits": {
             "file_bytes": plan.limits.file_bytes,
-            "processes": plan.limits.processes,
+            "processes": 2 * plan.limits.processes,  # for what is faster than the watch
             "core_bytes": 0,
         },
         "port": GATEWAY_PORT,

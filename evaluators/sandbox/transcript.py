@@ -34,12 +34,15 @@ class Transcript:
         self._held = b""  # its end may be the beginning of a secret
         self._head_left = HEAD_BYTES
         self._tail = bytearray()
+        self._recent = b""
         self._cut = 0
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = path.open("wb")
 
     def add(self, data: bytes) -> None:
-        """Takes what has just been printed."""
+        """Takes what has just been printed; nothing after `close`."""
+        if self._file.closed:
+            return  # an agent without a sandbox has left something running
         self.total_bytes += len(data)
         held = blot_out(self._held + data, self._secrets)
         keep = min(self._overlap, len(held))
@@ -59,8 +62,6 @@ class Transcript:
         end = (self._recent + self._held)[-4096:].decode(errors="replace")
         lines = [line.strip() for line in end.splitlines() if line.strip()]
         return lines[-1][-300:] if lines else ""
-
-    _recent = b""
 
     def _put(self, data: bytes) -> None:
         self._recent = (self._recent + data)[-4096:]

@@ -36,6 +36,11 @@ def judge(candidate: Candidate, *, told: bool = False) -> Verdict:
     return grade(candidate, operator, get_chip("interpreter"), settings)
 
 
+def judge_told(candidate: Candidate) -> Verdict:
+    """The real judge on the calls that the agent is told."""
+    return judge(candidate, told=True)
+
+
 def instant(candidate: Candidate) -> Verdict:
     """A judge that is not asked much: passes everything."""
     operator, id = candidate.operator, candidate.id
@@ -73,6 +78,7 @@ def attempt_of(
     *,
     check: Callable[[Candidate], Verdict] | None = instant,
     upstream: Any = None,
+    limits: Any = None,
     operators: tuple[str, ...] = (OPERATOR,),
 ) -> tuple[RunFolder, list[Attempt]]:
     """Carries out a run of `command` with `options`; `upstream` is the provider's base URL."""
@@ -95,6 +101,7 @@ def attempt_of(
             base_url=upstream.url(method.provider),  # type: ignore[attr-defined]
             key=upstream.key,
             key_name="KEY",
+            limits=limits,
             provider=method.provider,  # type: ignore[attr-defined]
             only_lines=True,
         )

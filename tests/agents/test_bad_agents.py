@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
-from agent_runs import GOOD, OPERATOR, agent_run, attempt_of, instant, shell
+from agent_runs import GOOD, OPERATOR, AgentRun, agent_run, attempt_of, instant, shell
 from fakes.scripted_upstream import Reply, serving
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.campaign import Campaign
+from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.evaluators.grading.records import Candidate, Verdict
+from kernelmark.evaluators.metering.budget import Limits
 from kernelmark.evaluators.methods.registry import make_method
 from kernelmark.evaluators.sandbox import bubblewrap, transcript
 from kernelmark.operators.registry import UnknownName
@@ -234,6 +238,45 @@ def test_what_a_provider_does(tmp_path: Path, reply: Reply, failure: str, told: 
         run = shell(tmp_path, script, {"provider": "openai"}, upstream=upstream)
     assert run.attempt.failure == failure
     assert told in run.attempt.note
+
+
+def test_a_budget_that_is_used_up(tmp_path: Path) -> None:
+    call = 'curl -sS $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $OPENAI_API_KEY"'
+    script = f'{call} -d \'{{"model": "m", "messages": []}}\'; exit 1'
+    with serving() as upstream:
+        limits = {"run": Limits(tokens=10)}
+        run = shell(tmp_path, script, {"provider": "openai"}, upstream=upstream, limits=limits)
+    assert run.attempt.failure == "budget_exhausted"
+    assert "budget of 10 tokens for the run" in run.attempt.note
+    assert "budget_exhausted" in run.printed
+    assert not upstream.requests
+
+
+def test_a_killed_run_takes_its_agent_along_and_resumes(tmp_path: Path) -> None:
+    """SIGKILL for everything of ours; then the run goes on and is complete."""
+    agent, root = tmp_path / "agent.sh", tmp_path / "run"
+    agent.write_text("#!/bin/sh\nwhile :; do date > alive; sleep 0.1; done\n")
+    agent.chmod(0o755)
+    cli = [sys.executable, "-m", "kernelmark.benchmark.cli", "run"]
+    words = [*cli, "--method", "command", "-o", f"command={agent}", "--suite", OPERATOR]
+    process = subprocess.Popen([*words, "--chip", "interpreter", "--out", str(root)])
+    alive = root / "workspaces/cublas.cublasSaxpy_v2/attempt-1/workspace/alive"
+    deadline = time.monotonic() + 120
+    while not alive.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    time.sleep(2)
+    before = alive.stat().st_mtime_ns
+    time.sleep(1)
+    assert alive.stat().st_mtime_ns == before
+    agent.write_text(f"#!/bin/sh\ncat > candidate.py <<'END'\n{GOOD}\nEND\n")
+    assert subprocess.run([*cli, "--resume", str(root)]).returncode == 0
+    run = AgentRun(RunFolder.open(root))
+    verdict = run.folder.verdict(OPERATOR, run.attempt.candidate)
+    assert verdict is not None
+    assert verdict.status == "passed"
+    assert not run.folder.missing()
 
 
 def test_secrets_are_not_in_the_transcript(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import agent_scripts
 import install
 import pytest
-from agent_runs import OPERATOR, AgentRun
+from agent_runs import OPERATOR, AgentRun, agent_run, judge_told
 from fakes.scripted_upstream import KEY, Upstream, serving
 
 from kernelmark.evaluators.campaigns.folder import RunFolder
@@ -101,6 +102,25 @@ def test_it_is_the_version_that_the_preset_names(solved: Solved) -> None:
     assert session["version"] == get_preset(session["agent"]).tested
     assert "sandbox" in session
     assert session["sandbox"].startswith("bubblewrap")
+
+
+def test_background_requests_of_claude_code_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the preset's variables it asks a small model for a title beside the conversation."""
+    if "claude-code" in install.missing():
+        pytest.skip("claude-code is not installed: make test-agents")
+    monkeypatch.setenv("PATH", f"{install.search_path()}{os.pathsep}{os.environ['PATH']}")
+    command = "claude -p {prompt} --model {model} --dangerously-skip-permissions"
+    options = {"command": command, "provider": "anthropic", "wall_s": "300"}
+    with serving(agent_scripts.script_for("claude-code")) as upstream:
+        run = agent_run(tmp_path / "run", options, check=judge_told, upstream=upstream)
+    beside = [a for a in upstream.requests if agent_scripts.is_background(a, "claude-code")]
+    assert beside
+    assert run.source.rstrip() == agent_scripts.SECOND.rstrip()
+    rows = read_ledger(run.folder.ledger_path)
+    assert sum((row.usage for row in rows), Usage()) == upstream.billed
+    assert len([row for row in rows if row.outcome == "ok"]) == len(upstream.bills)
 
 
 def test_background_requests_are_counted(solved: Solved) -> None:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from agent_runs import GOOD, shell
+from agent_runs import GOOD, judge_told, shell
 from fakes.scripted_upstream import KEY, Reply, serving
 
 import kernelmark.operators
@@ -228,8 +228,6 @@ print(s.recv(1000))
 
 
 def test_feedback_tells_no_expected_value_and_no_hidden_call(tmp_path: Path) -> None:
-    from agent_runs import judge
-
     wrong = GOOD.replace("alpha * x + y", "alpha * x + y + 1")
     assert wrong != GOOD
     (tmp_path / "wrong.py").write_text(wrong)
@@ -238,7 +236,7 @@ def test_feedback_tells_no_expected_value_and_no_hidden_call(tmp_path: Path) -> 
         tmp_path,
         script,
         {"expose": str(tmp_path / "wrong.py")},
-        check=lambda candidate: judge(candidate, told=True),
+        check=judge_told,
     )
     text, answer = run.printed.splitlines()[:-1], json.loads(run.printed.splitlines()[-1])
     assert text[0] == "wrong_values (gate correctness)"
