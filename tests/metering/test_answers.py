@@ -6,29 +6,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import chat_upstream
 import httpx
 import pytest
+from fakes.scripted_upstream import Asked, Reply, Upstream, serving
 
 from kernelmark.evaluators.metering.answers import ASK_HEADER, Answers
-from kernelmark.evaluators.metering.gateway import Gateway, Upstream, open_gateway
+from kernelmark.evaluators.metering.gateway import Gateway, open_gateway
+from kernelmark.evaluators.metering.gateway import Upstream as Endpoint
 from kernelmark.evaluators.metering.ledger import read_ledger
 
 OPERATOR = "aten::softmax"
 
 
 @contextmanager
-def sitting(root: Path, upstream: chat_upstream.Upstream) -> Iterator[Gateway]:
+def sitting(root: Path, upstream: Upstream) -> Iterator[Gateway]:
     """One process's gateway over the run at `root`."""
-    upstreams = {"openai": Upstream(upstream.url, chat_upstream.KEY)}
+    upstreams = {"openai": Endpoint(upstream.url("openai"), upstream.key)}
     answers = Answers(root / "workspaces")
     with open_gateway("run1", upstreams, root / "ledger.jsonl", answers=answers) as gateway:
         yield gateway
 
 
 @pytest.fixture
-def upstream() -> Iterator[chat_upstream.Upstream]:
-    with chat_upstream.serving() as upstream:
+def upstream() -> Iterator[Upstream]:
+    def script(asked: Asked) -> Reply:
+        return Reply(status=500 if asked.model == "broken" else 200)
+
+    with serving(script) as upstream:
         yield upstream
 
 
@@ -40,7 +44,7 @@ def ask(gateway: Gateway, number: str, text: str = "hi", model: str = "plain") -
 
 
 def test_the_same_question_is_answered_from_what_was_paid_for(
-    tmp_path: Path, upstream: chat_upstream.Upstream
+    tmp_path: Path, upstream: Upstream
 ) -> None:
     with sitting(tmp_path, upstream) as gateway:
         first = ask(gateway, "1")
@@ -53,7 +57,7 @@ def test_the_same_question_is_answered_from_what_was_paid_for(
 
 @pytest.mark.parametrize(("number", "text"), [("2", "hi"), ("1", "hello"), ("", "hi"), ("x", "hi")])
 def test_another_question_is_asked(
-    tmp_path: Path, upstream: chat_upstream.Upstream, number: str, text: str
+    tmp_path: Path, upstream: Upstream, number: str, text: str
 ) -> None:
     with sitting(tmp_path, upstream) as gateway:
         ask(gateway, "1")
@@ -61,33 +65,22 @@ def test_another_question_is_asked(
     assert len(upstream.requests) == len(read_ledger(tmp_path / "ledger.jsonl")) == 2
 
 
-def test_what_went_wrong_is_asked_again(tmp_path: Path, upstream: chat_upstream.Upstream) -> None:
+def test_what_went_wrong_is_asked_again(tmp_path: Path, upstream: Upstream) -> None:
     with sitting(tmp_path, upstream) as gateway:
-        assert ask(gateway, "1", model="status-500").status_code == 500
-        assert ask(gateway, "1", model="status-500").status_code == 500
+        assert ask(gateway, "1", model="broken").status_code == 500
+        assert ask(gateway, "1", model="broken").status_code == 500
     assert len(upstream.requests) == 2
 
 
-def test_the_header_does_not_reach_the_provider(
-    tmp_path: Path, upstream: chat_upstream.Upstream
-) -> None:
-    seen = {}
-    chat = upstream.chat
-
-    async def watched(request):  # type: ignore[no-untyped-def]
-        seen.update(request.headers)
-        return await chat(request)
-
-    upstream.chat = watched  # type: ignore[method-assign]
+def test_the_header_does_not_reach_the_provider(tmp_path: Path, upstream: Upstream) -> None:
     with sitting(tmp_path, upstream) as gateway:
         ask(gateway, "7")
-    assert ASK_HEADER not in {name.lower() for name in seen}
+    (asked,) = upstream.requests
+    assert ASK_HEADER not in {name.lower() for name in asked.headers}
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_kill_between_answer_and_ledger(
-    tmp_path: Path, upstream: chat_upstream.Upstream, kept: bool
-) -> None:
+def test_a_kill_between_answer_and_ledger(tmp_path: Path, upstream: Upstream, kept: bool) -> None:
     """The row comes with the kept answer; without one the request is lost, and labelled."""
     ledger, begun = tmp_path / "ledger.jsonl", tmp_path / "ledger.jsonl.begun"
     with sitting(tmp_path, upstream) as gateway:
@@ -98,9 +91,9 @@ def test_a_kill_between_answer_and_ledger(
     if not kept:
         (tmp_path / "workspaces" / "aten.softmax" / "answers" / "0001.json").unlink()
     with sitting(tmp_path, upstream) as gateway:
-        assert gateway.budget.spent_tokens == (upstream.billed_tokens if kept else 0)
+        assert gateway.budget.spent_tokens == (upstream.billed.total if kept else 0)
         assert ask(gateway, "1").status_code == 200
     rows = read_ledger(ledger)
     assert len(upstream.requests) == (1 if kept else 2)
     assert [row.outcome for row in rows] == (["ok"] if kept else ["gateway_abort", "ok"])
-    assert sum(row.usage.total for row in rows) == upstream.billed_tokens / len(upstream.requests)
+    assert sum(row.usage.total for row in rows) == upstream.billed.total / len(upstream.requests)
