@@ -30,7 +30,7 @@ import torch
 {statement}
 
 # Static shapes: each call's is compiled, in this process. Matrix products are Triton's, not the
-# vendor's. Roundings that are stated are kept.
+# vendor's. Roundings that are stated are kept: the pattern matcher drops pairs of casts.
 _compiled = torch.compile(
     {function},
     dynamic=False,
@@ -39,6 +39,7 @@ _compiled = torch.compile(
         "emulate_precision_casts": True,
         "max_autotune_gemm": True,
         "max_autotune_gemm_backends": "TRITON",
+        "pattern_matcher": False,
     }},
 )
 _limits = torch._dynamo.config.patch(recompile_limit=1024, accumulated_recompile_limit=65536)
