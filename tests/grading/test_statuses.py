@@ -307,6 +307,9 @@ COIN = operator(
         ("(torch.rand(4000) < 0.5)", "wrong_dtype", "bool"),
     ],
 )
-def test_random_operators_are_judged_by_their_distribution(no_scan, answer, status, words):
+def test_random_operators_are_judged_by_their_distribution(
+    no_scan, monkeypatch, answer, status, words
+):
+    monkeypatch.setattr(TritonLanguage, "own_kernels", False)  # torch draws here
     verdict = judged(f"import torch\ndef coin(self):\n    return {answer}\n", COIN)
     assert (verdict.status, words in verdict.message) == (status, True), verdict.message
