@@ -132,7 +132,6 @@ class Gateway:
         self._asked: Counter[tuple[str, int, bytes]] = Counter()
         self._sitting = secrets.token_hex(6)
         self._requests = 0
-        self._under_way = 0
         self._budget_freed = asyncio.Condition()
         self._flusher = ThreadPoolExecutor(1, "ledger")
         self._broken: OSError | None = None  #: nothing is forwarded that can't be recorded
@@ -183,10 +182,9 @@ class Gateway:
 
     async def _end(self, runner: web.AppRunner) -> None:
         await runner.cleanup()  # cancels what is under way; its rows are still to come
-        for _ in range(int(_SETTLE_S / 0.01)):
-            if not self._under_way:
-                break
-            await asyncio.sleep(0.01)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        if left:
+            await asyncio.wait(left, timeout=_SETTLE_S)
         await self._session.close()
         await asyncio.to_thread(self._flusher.shutdown)
 
@@ -258,11 +256,7 @@ class Gateway:
                 self._answers.add(ask, kept)
 
         exchange = Exchange(self._session, dialect, row, settle, self._drain_s)
-        self._under_way += 1
-        try:
-            return await exchange.run(request, forward)
-        finally:
-            self._under_way -= 1
+        return await exchange.run(request, forward)
 
     def _granted(self, request: web.Request, where: tuple[str, str, str] | None) -> Grant | None:
         if where is None or where[0] != self.run or not where[2].isascii():

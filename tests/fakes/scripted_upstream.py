@@ -321,11 +321,19 @@ def serving(
         upstream.port = runner.addresses[0][1]
         return runner
 
+    async def end(runner: web.AppRunner) -> None:
+        await runner.cleanup()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=2)
+
     runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
     try:
         yield upstream
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        asyncio.run_coroutine_threadsafe(end(runner), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
