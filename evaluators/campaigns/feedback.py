@@ -10,7 +10,8 @@ import re
 
 from kernelmark.benchmark.prompts import describe_case, told_cases
 from kernelmark.evaluators.grading.correctness import describe
-from kernelmark.evaluators.grading.records import Comparison, Timing, Verdict
+from kernelmark.evaluators.grading.records import Comparison, KernelBuild, Timing, Verdict
+from kernelmark.operators.draws import VARIATIONS
 from kernelmark.operators.records import Operator
 
 #: longest text of one compiler error or one exception
@@ -32,6 +33,7 @@ def feedback(verdict: Verdict, operator: Operator) -> str:
         for build in [build for build in verdict.builds if build.error][:_MAX_BUILDS]
     ]
     lines += [_timing(timing, told) for timing in verdict.timings if timing.case in told]
+    lines += list(dict.fromkeys(map(_resources, verdict.builds)))[:_MAX_BUILDS]
     return "\n".join(line for line in lines if line)
 
 
@@ -45,7 +47,8 @@ def _reason(verdict: Verdict, told: dict[str, str]) -> list[str]:
         return [f"wrong on {_HIDDEN}"]
     hint = verdict.message.removeprefix(describe(wrong)).lstrip("; ")
     known = verdict.message.startswith(describe(wrong))
-    return [f"in {told[wrong.case]}, drawn {wrong.draw}:", _wrong(wrong), hint if known else ""]
+    drawn = VARIATIONS.get(wrong.draw, wrong.draw)
+    return [f"in {told[wrong.case]}, input values {drawn}:", _wrong(wrong), hint if known else ""]
 
 
 def _wrong(c: Comparison) -> str:
@@ -79,3 +82,19 @@ def _timing(timing: Timing, told: dict[str, str]) -> str:
     if timing.roofline is not None:
         text += f", {timing.roofline:.0%} of what the chip allows"
     return text
+
+
+def _resources(build: KernelBuild) -> str:
+    """What the compiler gave a kernel; empty where it tells nothing, or did not compile it."""
+    figures = {
+        "registers": build.registers,
+        "bytes spilled": build.spilled_bytes,
+        "bytes of shared memory": build.shared_bytes,
+        "matrix instructions": build.matrix_instructions,
+    }
+    known = [f"{value} {name}" for name, value in figures.items() if value is not None]
+    if build.error or not known:
+        return ""
+    if build.occupancy is not None:
+        known.append(f"occupancy {build.occupancy:.0%}")
+    return f"kernel {build.kernel} {build.config}: {', '.join(known)}"
