@@ -1,4 +1,4 @@
-"""The baseline's runner, made ready while the candidate is checked for correctness.
+"""The baseline's runner, made ready while the candidate is compiled and checked.
 
 A baseline may compile for every full case (``torch.compile``), which takes seconds and nothing of
 the device. A thread calls it once on each case, over memory of its own. Nothing is measured here,
