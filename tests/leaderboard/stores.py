@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,7 +112,7 @@ def make_store(root: Path, entries: Iterable[Entry], catalogue: Catalogue | None
         for table, lines in entry_rows(entry, number).items():
             rows.setdefault(table, []).extend(lines)
     home.boards.mkdir(parents=True, exist_ok=True)
-    path = home.boards / f"{hash_text(repr(sorted(rows)) + str(len(rows)))[:24]}.duckdb"
+    path = home.boards / f"{uuid.uuid4().hex}.duckdb"
     write_database(path, rows)
     link = root / ".current"
     link.symlink_to(path.relative_to(root))
@@ -402,7 +403,8 @@ def _source(operator: Operator) -> str:
     path = root / operator.source / f"{operator.id.split('::')[1]}.py"
     if path.is_file():
         return path.read_text()
-    return f"import triton\n\n\ndef {operator.id.split('::')[1]}(*args):\n    raise NotImplementedError\n"
+    name = operator.id.split("::")[1]
+    return f"import triton\n\n\ndef {name}(*args):\n    raise NotImplementedError\n"
 
 
 def hash_text(text: str) -> str:
