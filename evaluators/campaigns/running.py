@@ -178,7 +178,7 @@ def _carry_out(
             grade=(lambda c: executor.grade(c, rules.of(c))) if grading else None,
             compile=(lambda c: executor.compile(c, run.targets)) if compiles else None,
             model=model,
-            workers=max(workers, 1) if method.uses_model else 1,
+            workers=max(workers, 1) if method.uses_model or method.kind == "agent" else 1,
             notify=show,
             slots=executor.slots,
             compilers=executor.compilers,

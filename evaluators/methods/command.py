@@ -17,10 +17,10 @@ import functools
 import os
 import re
 import shlex
-import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -39,6 +39,7 @@ from kernelmark.evaluators.methods.agents.registry import get_preset, preset_nam
 from kernelmark.evaluators.methods.base import Line, MethodError, Proposal, Task, Workspace
 from kernelmark.evaluators.sandbox import bubblewrap
 from kernelmark.evaluators.sandbox.installation import Installation, find_installation
+from kernelmark.evaluators.sandbox.processes import folder_bytes, remove_folder
 from kernelmark.evaluators.sandbox.session import (
     GATEWAY_PORT,
     AgentLimits,
@@ -51,6 +52,11 @@ from kernelmark.evaluators.sandbox.session import (
 from kernelmark.evaluators.sandbox.transcript import Transcript
 
 TASK_FILE, EXAMPLE_FILE = "TASK.md", "example.py"
+#: how long an agent may go on once its budget has refused a request
+AFTER_BUDGET_S = 30.0
+#: a larger workspace is removed when the agent has ended
+KEPT_BYTES = 64 << 20
+_RUN_STOPS = "the run stops"
 _GIVEN = (TASK_FILE, EXAMPLE_FILE)
 _MOST_NAMES = 5
 _VERSION = re.compile(r"\d+(\.\d+){2,}([-+.]?\w+)*")
@@ -175,7 +181,7 @@ class Command:
             if why := bubblewrap.refuse_exposure(path, (workspace.root,)):
                 return Proposal(failure="method_error", note=why)
         line = workspace.line() if self.uses_model else None
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_folder(folder)
         work = folder / "workspace"
         work.mkdir(parents=True)
         prompt = self._prepare(task, work)
@@ -186,10 +192,9 @@ class Command:
             transcript = Transcript(folder / "transcript.log", line.secrets if line else ())
             checks = Checks(task, workspace, self.checks, folder)
             plan = self._plan(found, start, line)
-            ending = run_agent(
-                plan, work, control, places, transcript, checks.answer, workspace.stopping
-            )
-        if ending.stopped == "called off":
+            reasons = _Reasons(workspace, line)
+            ending = run_agent(plan, work, control, places, transcript, checks.answer, reasons)
+        if ending.stopped == _RUN_STOPS:
             raise CancelledError
         version = _version(found, preset.version, bare) if preset else ""
         agent = self.preset or os.path.basename(name)
@@ -205,7 +210,11 @@ class Command:
         told = (
             f"{self.preset or name} {version}".strip() + f", {checks.made} checks, {_how(ending)}"
         )
-        return self._outcome(task, work, ending, line, told + (", no sandbox" if bare else ""))
+        told += ", no sandbox" if bare else ""
+        try:
+            return self._outcome(task, work, ending, line, told)
+        finally:
+            _keep_little(work)
 
     def _prepare(self, task: Task, work: Path) -> str:
         """Fills the workspace; the prompt."""
@@ -308,6 +317,30 @@ class Command:
         if ending.exit_status != 0:
             return "method_error", f"{absent}; it said last: {ending.last_line}"
         return "no_candidate", absent + others
+
+
+class _Reasons:
+    """Why an agent is to be ended, asked now and then: its run stops; its budget has been used up,
+    and it has had time to finish what it was doing."""
+
+    def __init__(self, workspace: Workspace, line: Line | None) -> None:
+        self._workspace = workspace
+        self._line = line
+        self._refused_at: float | None = None
+
+    def __call__(self) -> str:
+        if self._workspace.stopping():
+            return _RUN_STOPS
+        if self._line is None or not self._line.refused():
+            return ""
+        self._refused_at = self._refused_at or time.monotonic()
+        return "budget" if time.monotonic() - self._refused_at > AFTER_BUDGET_S else ""
+
+
+def _keep_little(work: Path) -> None:
+    """What an agent left stays in the run folder if it is not much."""
+    if folder_bytes(work) > KEPT_BYTES:
+        remove_folder(work)
 
 
 def read_left(path: Path) -> str:

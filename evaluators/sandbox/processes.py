@@ -1,8 +1,9 @@
-"""What a process and all its descendants use, from ``/proc``. Linux."""
+"""What an agent uses and leaves behind: its processes, from ``/proc``, and its files. Linux."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections import defaultdict
 from pathlib import Path
 
@@ -46,3 +47,16 @@ def folder_bytes(root: Path) -> int:
             except OSError:
                 continue  # it has just gone
     return total
+
+
+def remove_folder(root: Path) -> None:
+    """Removes `root`, whatever rights were taken from what is in it; links are not followed."""
+    if not root.exists():
+        return
+    for folder, names, _ in os.walk(root):
+        os.chmod(folder, 0o700)
+        for name in names:
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    shutil.rmtree(root)

@@ -67,7 +67,7 @@ class Plan:
 @dataclass(frozen=True)
 class Ending:
     """How it ended: by itself with `exit_status` (negative: a signal), or `stopped` for a reason
-    (``wall_s``, ``memory_bytes``, ``processes``, ``disk_bytes``, ``called off``)."""
+    (``wall_s``, ``memory_bytes``, ``processes``, ``disk_bytes``, or the caller's)."""
 
     exit_status: int
     stopped: str
@@ -107,9 +107,9 @@ def run_agent(
     places: Places,
     transcript: Transcript,
     answer: Answerer,
-    called_off: Callable[[], bool] = lambda: False,
+    called_off: Callable[[], str] = lambda: "",
 ) -> Ending:
-    """Runs one agent to its end. `called_off` is asked often; True ends it."""
+    """Runs one agent to its end. `called_off` is asked often; a reason ends it."""
     python, shown = _python(plan.bare)
     _write_control(plan, control, places, python)
     words = [python, f"{places.control}/launch.py", f"{places.control}/launch.json"]
@@ -173,7 +173,7 @@ def _watched(
     limits: AgentLimits,
     workspace: Path,
     transcript: Transcript,
-    called_off: Callable[[], bool],
+    called_off: Callable[[], str],
 ) -> Ending:
     began = time.monotonic()
     process = subprocess.Popen(
@@ -189,9 +189,8 @@ def _watched(
     stopped = ""
     try:
         for tick in _ticks(process):
-            stopped = _over(process.pid, limits, workspace, tick, time.monotonic() - began)
-            if called_off():
-                stopped = "called off"
+            seconds = time.monotonic() - began
+            stopped = called_off() or _over(process.pid, limits, workspace, tick, seconds)
             if stopped:
                 break
     finally:

@@ -26,6 +26,8 @@ NPM_PACKAGES = {
     "gemini-cli": "@google/gemini-cli",
 }
 PYTHON_PACKAGES = {"mini-swe-agent": "mini-swe-agent", "aider": "aider-chat"}
+#: the newest Python that an agent can be installed for
+NEWEST_PYTHON = {"aider": (3, 12)}
 #: programs found on PATH in these folders, first one first
 FOLDERS = ("npm/node_modules/.bin", "mini-swe-agent/bin", "aider/bin")
 
@@ -44,6 +46,10 @@ def search_path() -> str:
 def main() -> None:
     """Installs what is missing."""
     wanted = missing()
+    for name, newest in NEWEST_PYTHON.items():
+        if name in wanted and sys.version_info[:2] > newest:
+            print(f"{name} is left out: it needs Python {newest[0]}.{newest[1]} or older")
+            wanted.remove(name)
     if not wanted:
         return
     print(f"installing {', '.join(wanted)} into {ROOT.name}/", flush=True)

@@ -18,6 +18,7 @@ from kernelmark.evaluators.campaigns.campaign import Campaign
 from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.evaluators.grading.records import Candidate, Verdict
 from kernelmark.evaluators.metering.budget import Limits
+from kernelmark.evaluators.methods import command
 from kernelmark.evaluators.methods.registry import make_method
 from kernelmark.evaluators.sandbox import bubblewrap, transcript
 from kernelmark.operators.registry import UnknownName
@@ -250,6 +251,26 @@ def test_a_budget_that_is_used_up(tmp_path: Path) -> None:
     assert "budget of 10 tokens for the run" in run.attempt.note
     assert "budget_exhausted" in run.printed
     assert not upstream.requests
+
+
+def test_an_agent_that_goes_on_without_a_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "AFTER_BUDGET_S", 1.0)
+    call = 'curl -sS $OPENAI_BASE_URL/chat/completions -H "Authorization: Bearer $OPENAI_API_KEY"'
+    script = f'{call} -d \'{{"model": "m", "messages": []}}\'; sleep 1000'
+    with serving() as upstream:
+        limits = {"run": Limits(tokens=10)}
+        run = shell(tmp_path, script, {"provider": "openai"}, upstream=upstream, limits=limits)
+    assert run.attempt.failure == "budget_exhausted"
+    assert run.session["stopped"] == "budget"
+
+
+def test_a_large_workspace_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "KEPT_BYTES", 1 << 20)
+    run = shell(tmp_path, f"{COPY}; mkdir d; head -c 2000000 /dev/urandom > d/x; chmod 0 d/x d")
+    assert run.attempt.candidate
+    assert not (run.place / "workspace").exists()
 
 
 def test_a_killed_run_takes_its_agent_along_and_resumes(tmp_path: Path) -> None:

@@ -26,8 +26,12 @@ enabled = false
 """
 
 
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _start(seat: Seat) -> Start:
-    config = _CONFIG.format(model=json.dumps(seat.model), url=json.dumps(f"{seat.url}/v1"))
+    config = _CONFIG.format(model=_text(seat.model), url=_text(f"{seat.url}/v1"))
     return Start(
         arguments=(
             *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
