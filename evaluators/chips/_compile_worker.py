@@ -10,6 +10,7 @@ A job goes in (`portability` sends it), one message with the results of every ta
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import os
@@ -51,6 +52,8 @@ _NEEDED = (
 #: not in every Triton; and what `torch.broadcast_shapes` imports (sympy: half a second)
 _HELPFUL = (
     *("triton.backends.nvidia.compiler", "triton.backends.amd.compiler"),
+    *("triton.compiler.code_generator", "triton.experimental.gluon"),
+    *("triton.tools.tensor_descriptor", "triton.language.extra.libdevice"),
     "torch.fx.experimental.symbolic_shapes",
 )
 
@@ -90,6 +93,8 @@ def main(fd: int, rooted: bool) -> None:
 
     _compiling.never_hash_triton()
     all_chips()  # found once, for all forks
+    gc.collect()
+    gc.freeze()  # or every fork's collections would copy all of this
     with contextlib.suppress(Closed):
         while True:
             job, _ = channel.receive()
@@ -189,6 +194,8 @@ class Job:
                 os.environ[variable] = folder
             os.environ["TRITON_CACHE_DIR"] = f"{folder}/triton"
             tempfile.tempdir = None
+            gc.disable()  # it ends soon
+            os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # the code is the same without
             channel = Channel(sock)
             assert isinstance(chip, CompileTarget)
             calls = [call for call in self.calls if call[0] in cases]

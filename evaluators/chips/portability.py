@@ -49,15 +49,15 @@ def portability(
     targets: Sequence[str] | None = None,
     *,
     cache: Path | None = None,
-    processes: int = 2,
+    processes: int = 0,
     limit_s: float = 30.0,
     at_most: int = 3,
 ) -> list[Portability]:
     """One row for each of `targets` (default: all compile targets), in their order.
 
     `at_most` calls of different dtypes are compiled; `limit_s` is per target; `processes` targets
-    are compiled at a time; rows are kept in the folder `cache` and read from there. Raises
-    `UnknownName` for a target that is none, `WorkerDied` where the helper cannot be had.
+    are compiled at a time (0: one a CPU); rows are kept in the folder `cache` and read from there.
+    Raises `UnknownName` for a target that is none, `WorkerDied` where the helper cannot be had.
     """
     with Compiler(cache=cache, processes=processes, limit_s=limit_s, at_most=at_most) as compiler:
         return compiler.portability(candidate, operator, targets)
@@ -73,12 +73,12 @@ class Compiler:
         self,
         *,
         cache: Path | None = None,
-        processes: int = 2,
+        processes: int = 0,
         limit_s: float = 30.0,
         at_most: int = 3,
     ) -> None:
         self.cache = cache
-        self.processes = processes
+        self.processes = processes or len(os.sched_getaffinity(0))
         self.limit_s = limit_s
         self.at_most = at_most
         self._helper: tuple[subprocess.Popen[bytes], Channel] | None = None

@@ -19,8 +19,9 @@ from kernelmark.evaluators.grading.records import Candidate, Portability, Verdic
 from kernelmark.evaluators.grading.settings import Settings
 from kernelmark.operators.registry import get_operator
 
-#: targets that one helper compiles for at a time; more make a helper wait for its last one
-TARGETS_AT_ONCE = 8
+#: helpers that compile one candidate each; a helper that compiles for many targets at a time
+#: waits for its last one, one more helper takes memory (0.4 GB)
+MOST_HELPERS = 8
 
 
 class LocalExecutor:
@@ -39,9 +40,9 @@ class LocalExecutor:
             raise UserError(str(error)) from None
         cpus = len(os.sched_getaffinity(0))
         self.slots = max(len(self._numbers), 1)
-        self.compilers = max(1, cpus // TARGETS_AT_ONCE)
+        self.compilers = min(cpus, MOST_HELPERS)
         self._lock = threading.Lock()
-        processes = min(cpus, TARGETS_AT_ONCE)
+        processes = -(-cpus // self.compilers)
         self._helpers = [Compiler(cache=cache, processes=processes) for _ in range(self.compilers)]
         self._idle: queue.SimpleQueue[Compiler] = queue.SimpleQueue()
         for helper in self._helpers:
