@@ -89,6 +89,9 @@ def run(
     resource: Annotated[
         str, typer.Option(help="Of the Ray cluster, e.g. chip:nvidia-h200; if it has several.")
     ] = "",
+    most: Annotated[
+        int, typer.Option(min=0, help="Accelerators of the Ray cluster to take at most; 0: all.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """A method over a suite on a chip. Resumable: kill it any time, go on with --resume DIR."""
@@ -116,7 +119,7 @@ def run(
         )
         folder = running.begin(request, out, home().runs, complain)
     access = access_of(folder.run, base_url, api_key_env, os.environ)
-    place = running.Place(executor, devices, address, resource, portability_cache())
+    place = running.Place(executor, devices, address, resource, most, portability_cache())
     try:
         running.carry_out(folder, access, workers, grading=grade, place=place)
     except KeyboardInterrupt:

@@ -51,13 +51,14 @@ class Request:
 @dataclass(frozen=True)
 class Place:
     """Where grades and compilations are made. `devices`: accelerators of this machine, `all` or
-    numbers; `address` and `resource`: of a Ray cluster (`executors.ray`); `cache`: folder that
-    keeps portability rows."""
+    numbers; `address`, `resource` and `most`: of a Ray cluster (`executors.ray`); `cache`: folder
+    that keeps portability rows."""
 
     executor: str = "local"
     devices: str = "all"
     address: str = ""
     resource: str = ""
+    most: int = 0
     cache: Path | None = None
 
 
@@ -201,5 +202,5 @@ def _executor(place: Place, chip: Chip, grading: bool) -> Executor:
     if place.executor == "ray":
         from kernelmark.evaluators.campaigns.executors.ray import RayExecutor
 
-        return RayExecutor(chip if grading else None, place.address, place.resource)
+        return RayExecutor(chip if grading else None, place.address, place.resource, place.most)
     raise UnknownName("executor", place.executor, ["local", "ray"])

@@ -75,6 +75,9 @@ def test_a_cluster_without_the_chip_is_refused(tmp_path: Path) -> None:
             RayExecutor(get_chip("nvidia"), address)
         with pytest.raises(UserError, match="no chip:interpreter-9"):
             RayExecutor(get_chip("interpreter"), address, "chip:interpreter-9")
+        executor = RayExecutor(get_chip("interpreter"), address, most=1)
+        assert executor.slots == 1
+        executor.close()
         ray.shutdown()
 
 

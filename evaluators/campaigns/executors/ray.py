@@ -45,7 +45,9 @@ from kernelmark.evaluators.grading.settings import Settings
 TRIES = 5  #: for one candidate, on nodes that die
 CONNECT_S = 10.0
 START_S = 300.0  #: for an actor to have its accelerator, once its node has room
-PATIENCE_S = 900.0  #: without any accelerator, before the run is given up (it can be resumed)
+#: for an accelerator, while other runs have them or nodes are gone; then the run is given up, and
+#: can be resumed
+PATIENCE_S = 6 * 3600.0
 #: what the cluster itself may fail; anything else is a bug, and is raised
 _LOST = (
     exceptions.RayActorError,
@@ -63,17 +65,21 @@ MOST_COMPILERS = 64  #: threads of this process that wait for compilations
 class RayExecutor:
     """An `Executor`. `close` ends its actors and leaves the cluster as it was."""
 
-    def __init__(self, chip: Chip | None, address: str = "", resource: str = "") -> None:
+    def __init__(
+        self, chip: Chip | None, address: str = "", resource: str = "", most: int = 0
+    ) -> None:
         """`address` of the cluster; else ``RAY_ADDRESS`` or the cluster of this machine.
 
-        `resource` names one where the cluster has several of `chip`. `InfrastructureError` where
-        there is no cluster, `UserError` where it has no such chip.
+        `resource` names one where the cluster has several of `chip`; at `most` so many accelerators
+        are taken (0: all), and kept until `close`: a run that finds them taken waits. Raises
+        `InfrastructureError` where there is no cluster, `UserError` where it has no such chip.
         """
         self._owner = not ray.is_initialized()
         if self._owner:
             _connect(address)
         self._chip = chip
-        self._resource, self.slots = _resource(chip, resource) if chip is not None else ("", 1)
+        self._resource, there = _resource(chip, resource) if chip is not None else ("", 1)
+        self.slots = min(there, most) if most else there
         spare = _resources().get("CPU", 0) - self.slots
         self.compilers = min(max(spare, 1), MOST_COMPILERS)
         self._compiler = Compiler() if spare < 1 else None  # every CPU is a grader's
