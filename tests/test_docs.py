@@ -33,6 +33,8 @@ def _split(line: str) -> list[list[str]]:
         end = next((i for i, word in enumerate(words) if word in ("&&", "|", ";")), len(words))
         part, words = words[:end], words[end + 1 :]
         parts.append(part)
+        if "--" in part:  # what another program is to run
+            parts.append(part[part.index("--") + 1 :])
         if "-c" in part:
             parts += _split(part[part.index("-c") + 1])
     return [part for part in parts if part]
