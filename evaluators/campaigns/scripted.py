@@ -112,9 +112,9 @@ class Provider:
 
 
 @contextmanager
-def serve_script(script: Script) -> Iterator[Provider]:
+def serve_script(script: Script, delay_s: float = 0.0) -> Iterator[Provider]:
     """Serves on a free loopback port until the block ends."""
-    provider = Provider(script)
+    provider = Provider(script, delay_s)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(provider))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="scripted provider")

@@ -38,18 +38,18 @@ def recorded() -> Script:
     }
 
 
-def sit(root: Path, provider: Provider, kill_after_s: float | None = None) -> int:
-    """One sitting, killed so long after its work has begun; its exit status."""
+def sit(root: Path, provider: Provider, kill_after_s: float | None = None) -> tuple[int, float]:
+    """One sitting, killed so long after its work has begun; exit status and seconds of work."""
     command = [sys.executable, killed_run.__file__, str(root), provider.url]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
-    if kill_after_s is not None:
-        try:
-            process.wait(kill_after_s)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-    return process.wait()
+    began = time.monotonic()
+    try:
+        process.wait(kill_after_s)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+    return process.wait(), time.monotonic() - began
 
 
 def established(folder: RunFolder) -> dict[str, Any]:
@@ -70,31 +70,34 @@ def established(folder: RunFolder) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 def test_sigkill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
-    dice = random.Random()
-    with serve_script(recorded()) as provider:
-        provider.delay_s = 0.1
-        began = time.monotonic()
-        assert sit(tmp_path / "whole", provider) == 0
-        whole_s = time.monotonic() - began
+    """A run that ends before all kills are spent is compared, and another one takes the rest."""
+    with serve_script(recorded(), delay_s=0.1) as provider:
+        status, work_s = sit(tmp_path / "whole", provider)
+        assert status == 0
         whole = established(RunFolder.open(tmp_path / "whole"))
-    with serve_script(recorded()) as provider:
-        provider.delay_s = 0.1
-        root = tmp_path / "killed"
-        codes = []
-        for _ in range(KILLS):
-            codes.append(sit(root, provider, dice.uniform(0, whole_s / 4)))
-            if codes[-1] == 0:
-                break
-        assert sit(root, provider) == 0
-        killed = established(RunFolder.open(root))
-        rows = read_ledger(root / "ledger.jsonl")
-    assert codes.count(-signal.SIGKILL) >= 3
-    assert killed == whole
     assert whole["missing"] == []
-    assert set(whole["requests"].values()) == {1}  # nothing was asked again that was answered
-    _balances(rows, provider)
+    assert set(whole["requests"].values()) == {1}
+    kills = runs = 0
+    while kills < KILLS:
+        runs += 1
+        with serve_script(recorded(), delay_s=0.1) as provider:
+            kills += _killed(tmp_path / f"killed{runs}", provider, work_s / 3, KILLS - kills, whole)
+    assert kills == KILLS
+
+
+def _killed(root: Path, provider: Provider, most_s: float, most: int, whole: Any) -> int:
+    """One run to its end, killed up to `most` times; how often it was."""
+    kills, status = 0, -signal.SIGKILL
+    while status != 0:
+        limit = random.uniform(0, most_s) if kills < most else None
+        status, _ = sit(root, provider, limit)
+        assert status in (0, -signal.SIGKILL)
+        kills += status != 0
+    assert established(RunFolder.open(root)) == whole
+    _balances(read_ledger(root / "ledger.jsonl"), provider)
+    return kills
 
 
 def _balances(rows: list[LedgerRow], provider: Provider) -> None:
