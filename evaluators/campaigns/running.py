@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -200,6 +201,8 @@ def _executor(place: Place, chip: Chip, grading: bool) -> Executor:
     if place.executor == "local":
         return LocalExecutor(chip if grading else None, place.devices, place.cache)
     if place.executor == "ray":
+        if importlib.util.find_spec("ray") is None:
+            raise UserError("--executor ray needs Ray: pip install 'kernelmark[ray]'")
         from kernelmark.evaluators.campaigns.executors.ray import RayExecutor
 
         return RayExecutor(chip if grading else None, place.address, place.resource, place.most)
