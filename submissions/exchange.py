@@ -270,8 +270,10 @@ class Exchange:
         """Pushes what is missing there, in commits on top of the head that was looked at."""
         from huggingface_hub import CommitOperationAdd
 
-        head = str(self.api.dataset_info(self.repo).sha)
+        info = self.api.dataset_info(self.repo)
+        head = str(info.sha)
         there = self._there(head)
+        card = "README.md" not in {file.rfilename for file in info.siblings or ()}
         missing = [part for part in parts(self.home) if part.name not in there]
         for batch in _in_commits(missing):
             paths = [(part.name, n) for part in batch for n in (PART, *sorted(part.files))]
@@ -279,6 +281,9 @@ class Exchange:
                 CommitOperationAdd(f"lake/{part}/{name}", self.home.lake / part / name)
                 for part, name in paths
             ]
+            if card:
+                files.append(CommitOperationAdd("README.md", _card(self.repo).encode()))
+                card = False
             done = self.api.create_commit(
                 self.repo,
                 files,
@@ -312,6 +317,28 @@ class Exchange:
 
     def _try(self, what: str, action: Callable[[], T]) -> T:
         return try_again(self.repo, what, action, self.say, self.pause)
+
+
+def _card(repo: str) -> str:
+    """The page of a new repository, with a configuration a table: each loads in one line."""
+    lines = ["---", f"pretty_name: {repo.split('/')[-1]}", "license: apache-2.0", "configs:"]
+    for table in SCHEMAS:
+        lines += [f"- config_name: {table}", "  data_files:", "  - split: test"]
+        lines += [f"    path: lake/*/{table}.parquet"]
+        lines += ["  default: true"] if table == "submissions" else []
+    text = f"""---
+
+# Results of Kernelmark
+
+Submissions under `bundles/`, as they were handed in; what they and our own grading say, as tables
+under `lake/`. Nothing is ever changed or deleted: corrections are new rows (table `trust`), and
+what was graded again stands beside what was claimed (`regrade_verdicts` beside `verdicts`).
+
+    datasets.load_dataset("{repo}", "verdicts", split="test")
+
+To take part: `kernelmark submit DIR --hub {repo}`. For the board: `kernelmark sync --hub {repo}`.
+"""
+    return "\n".join([*lines, text])
 
 
 def _title(id: str) -> str:

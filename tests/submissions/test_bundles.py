@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_making import TIME, Entry, Result, make_run
+from run_making import TIME, Entry, Result, demo_catalogue, make_run
 
 from kernelmark.benchmark.suites import DEMO, get_suite
 from kernelmark.evaluators.campaigns.files import write_json
@@ -31,7 +31,7 @@ from kernelmark.submissions.bundle import (
     seal,
     submission_id,
 )
-from kernelmark.submissions.catalogue import Catalogue, current_catalogue
+from kernelmark.submissions.catalogue import Catalogue
 from kernelmark.submissions.home import Home
 from kernelmark.submissions.inbox import deliver, waiting
 from kernelmark.submissions.ingest import ingest, read_rows
@@ -52,7 +52,7 @@ def bundle(tmp_path: Path) -> Path:
 
 def problems(bundle: Path) -> str:
     """Everything that an ingest says against a bundle."""
-    _, found = read_rows(bundle, current_catalogue().members(), TIME)
+    _, found = read_rows(bundle, demo_catalogue().members(), TIME)
     return "\n".join(f"{p.where}: {p.what}" for p in found)
 
 
@@ -113,7 +113,7 @@ def nested(depth: int) -> Any:
 
 
 def test_a_good_bundle_reads_whole(bundle: Path) -> None:
-    contents = read_bundle(bundle, current_catalogue().members())
+    contents = read_bundle(bundle, demo_catalogue().members())
     assert contents.problems == []
     assert contents.submission is not None
     assert contents.submission.complete
@@ -465,7 +465,7 @@ def test_an_archive_is_ingested_like_its_folder(bundle: Path, tmp_path: Path) ->
     home.inbox.mkdir(parents=True)
     pack(bundle, home.inbox / "mine.zip")
     pack(bundle, home.inbox / "again.zip")
-    results = ingest(home, current_catalogue(), processes=1)
+    results = ingest(home, demo_catalogue(), processes=1)
     assert all(result.accepted for result in results)
     (kept,) = home.bundles.iterdir()
     assert {p.name: p.read_bytes() for p in kept.iterdir()} == {

@@ -3,47 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-import subprocess
-import sys
+import multiprocessing
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from run_making import Entry, Result, submit_run
+from run_making import Entry, Result, demo_catalogue, submit_run
 
 from kernelmark.benchmark.errors import InfrastructureError, UserError
 from kernelmark.benchmark.suites import DEMO
 from kernelmark.evaluators.campaigns.folder import RunFolder
 from kernelmark.submissions.board import build, open_board
 from kernelmark.submissions.bundle import Disclosure
-from kernelmark.submissions.catalogue import current_catalogue
 from kernelmark.submissions.home import Home
 from kernelmark.submissions.inbox import deliver, waiting
 from kernelmark.submissions.ingest import ingest
-from kernelmark.submissions.lake import exclusive
+from kernelmark.submissions.lake import exclusive, parts
 from kernelmark.submissions.listing import list_submissions
 from kernelmark.submissions.tables import SCHEMAS, to_table
 
 RESULTS = {operator: (Result(speedups=(1.0, 2.0), tokens=20),) for operator in DEMO}
 ENTRY = Entry(RESULTS, kind="model", model="m")
-
-_WORK = """
-import sys
-from pathlib import Path
-from kernelmark.submissions.board import build
-from kernelmark.submissions.catalogue import current_catalogue
-from kernelmark.submissions.home import Home
-from kernelmark.submissions.ingest import ingest
-home, catalogue = Home(Path(sys.argv[1])), current_catalogue()
-print("ready", flush=True)
-sys.stdin.readline()
-ingest(home, catalogue)
-build(home)
-"""
 
 
 def count(home: Home, table: str) -> int:
@@ -56,7 +37,7 @@ def count(home: Home, table: str) -> int:
 def test_rows_of_every_table(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     submit_run(home, tmp_path / "run", ENTRY)
-    (result,) = ingest(home, current_catalogue())
+    (result,) = ingest(home, demo_catalogue())
     assert result.accepted
     build(home)
     expected = {
@@ -83,13 +64,13 @@ def test_rows_of_every_table(tmp_path: Path) -> None:
 def test_nothing_is_ingested_twice(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     id = submit_run(home, tmp_path / "run", ENTRY)
-    ingest(home, current_catalogue())
+    ingest(home, demo_catalogue())
     assert waiting(home) == []
     folder = RunFolder.open(tmp_path / "run")
     assert deliver(home, folder, Disclosure(submitter="tester"))[1] is False
     # Delivered again behind our back: the part is there, so the bundle is only moved.
     (home.bundles / id).rename(home.inbox / id)
-    assert [r.accepted for r in ingest(home, current_catalogue())] == [True]
+    assert [r.accepted for r in ingest(home, demo_catalogue())] == [True]
     build(home)
     assert count(home, "submissions") == 1
 
@@ -100,7 +81,7 @@ def test_a_bad_bundle_is_set_aside_and_the_rest_goes_in(tmp_path: Path) -> None:
     submit_run(home, tmp_path / "good", Entry(RESULTS, method="other"))
     (home.inbox / bad / "verdicts.jsonl").write_text("{}")
     (home.inbox / "stray").mkdir()
-    results = {result.name: result for result in ingest(home, current_catalogue())}
+    results = {result.name: result for result in ingest(home, demo_catalogue())}
     assert [results[n].accepted for n in sorted(results)] == [
         n not in (bad, "stray") for n in sorted(results)
     ]
@@ -120,19 +101,19 @@ def test_an_empty_home_says_what_to_do(tmp_path: Path) -> None:
 def test_one_ingest_at_a_time(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     with exclusive(home), pytest.raises(InfrastructureError, match="another ingest"):
-        ingest(home, current_catalogue())
+        ingest(home, demo_catalogue())
 
 
 def test_a_board_is_built_once_for_the_same_parts(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     submit_run(home, tmp_path / "run", ENTRY)
-    ingest(home, current_catalogue())
+    ingest(home, demo_catalogue())
     first = build(home)
     stamp = first.stat().st_mtime_ns
     assert build(home) == first
     assert first.stat().st_mtime_ns == stamp
     submit_run(home, tmp_path / "run2", Entry(RESULTS, method="b"))
-    ingest(home, current_catalogue())
+    ingest(home, demo_catalogue())
     assert build(home) != first
 
 
@@ -145,44 +126,10 @@ def test_the_schema_is_enforced_when_written() -> None:
         to_table("trust", [{**row, "trust": 1}])
 
 
-def test_killed_at_random_moments_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
-    dice = random.Random(7)
-    submitted = 0
-    for round_ in range(4):
-        for i in range(2):
-            entry = Entry(RESULTS, method=f"m{round_}{i}", kind="model")
-            submit_run(home, tmp_path / f"run{round_}{i}", entry)
-            submitted += 1
-        worker = subprocess.Popen(
-            [sys.executable, "-c", _WORK, str(home.root)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdout.readline()
-        worker.stdin.write("go\n")
-        worker.stdin.flush()
-        time.sleep(dice.uniform(0.0, 0.5))
-        os.kill(worker.pid, signal.SIGKILL)
-        worker.communicate()
-        if home.current.exists():
-            count(home, "v_rank")
-    ingest(home, current_catalogue())
-    build(home)
-    assert count(home, "submissions") == submitted
-    assert count(home, "verdicts") == submitted * len(DEMO)
-    assert count(home, "timings") == 2 * submitted * len(DEMO)
-    assert not list(home.lake.glob(".*"))
-    assert not list(home.boards.glob(".*"))
-
-
 def test_a_reader_never_finds_the_database_gone(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     submit_run(home, tmp_path / "run0", ENTRY)
-    ingest(home, current_catalogue())
+    ingest(home, demo_catalogue())
     build(home)
     done = threading.Event()
     seen: list[int] = []
@@ -201,10 +148,75 @@ def test_a_reader_never_finds_the_database_gone(tmp_path: Path) -> None:
     reader.start()
     for number in range(1, 6):
         submit_run(home, tmp_path / f"run{number}", Entry(RESULTS, method=f"m{number}"))
-        ingest(home, current_catalogue())
+        ingest(home, demo_catalogue())
         build(home)
     done.set()
     reader.join()
     assert faults == []
     assert seen == sorted(seen)
     assert seen[-1] >= 5
+
+
+def _deliver_three(root: str, home: str, writer: int) -> None:
+    for number in range(3):
+        submit_run(
+            Home(Path(home)),
+            Path(root) / f"run{writer}{number}",
+            Entry(RESULTS, method=f"m{writer}"),
+        )
+
+
+def test_eight_writers_and_a_reader_do_not_wait_for_an_ingest(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    submit_run(home, tmp_path / "first", ENTRY)
+    ingest(home, demo_catalogue(), processes=1)
+    build(home)
+    context = multiprocessing.get_context("spawn")
+    writers = [
+        context.Process(target=_deliver_three, args=(str(tmp_path), str(home.root), writer))
+        for writer in range(8)
+    ]
+    with exclusive(home):  # an ingest that takes as long as all of them together
+        for writer in writers:
+            writer.start()
+        while any(writer.is_alive() for writer in writers):
+            assert count(home, "submissions") == 1
+            time.sleep(0.05)
+        assert [writer.exitcode for writer in writers] == [0] * 8
+        with pytest.raises(InfrastructureError):
+            ingest(home, demo_catalogue(), processes=1)
+    assert len(waiting(home)) == 24
+    assert sum(r.accepted for r in ingest(home, demo_catalogue(), processes=2)) == 24
+    build(home)
+    assert count(home, "submissions") == 25
+    assert count(home, "verdicts") == 25 * len(DEMO)
+
+
+def test_batches_by_several_processes_hold_each_bundle_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path / "home")
+    for number in range(6):
+        submit_run(home, tmp_path / f"run{number}", Entry(RESULTS, method=f"m{number}"))
+    monkeypatch.setattr("kernelmark.submissions.ingest._BATCH_BYTES", 60_000)
+    bad = waiting(home)[2]
+    (bad / "verdicts.jsonl").write_text("{}")
+    results = ingest(home, demo_catalogue(), processes=2)
+    assert sorted(r.name for r in results if not r.accepted) == [bad.name]
+    held = [part for part in parts(home) if part.kind == "submissions"]
+    assert len(held) > 1
+    assert sum(len(part.events) for part in held) == 5
+    build(home)
+    assert count(home, "verdicts") == 5 * len(DEMO)
+
+
+def test_one_machine_killed_between_lake_and_inbox(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    id = submit_run(home, tmp_path / "run", ENTRY)
+    ingest(home, demo_catalogue(), processes=1)
+    (home.bundles / id).rename(home.inbox / id)  # as if it had not been moved out yet
+    (home.lake / ".half").mkdir()
+    assert [r.accepted for r in ingest(home, demo_catalogue(), processes=1)] == [True]
+    build(home)
+    assert count(home, "submissions") == 1
+    assert not list(home.lake.glob(".*"))
