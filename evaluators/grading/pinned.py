@@ -317,7 +317,12 @@ def main(fd: int, parent: int) -> None:
 
 
 def _ready(chip: Chip, work: str, settings: Settings) -> str:
-    """Takes the accelerator, sees that it computes, and warms up; its label."""
+    """Takes the accelerator and sees that it computes; its label. The server, which touches no
+    device, gets ready meanwhile."""
+    if work == JUDGE:
+        from kernelmark.evaluators.grading.workers import shared_server
+
+        shared_server(chip, settings.index, settings.baseline_cache)
     found = chip.detect()
     if not found.usable:
         raise devices.DeviceError(found.why)
@@ -325,10 +330,6 @@ def _ready(chip: Chip, work: str, settings: Settings) -> str:
     health = chip.health()
     if not health.ok:
         raise devices.DeviceError(f"it does not compute: {health.why}")
-    if work == JUDGE:
-        from kernelmark.evaluators.grading.workers import shared_server
-
-        shared_server(chip, settings.index, settings.baseline_cache)
     return devices.label(taken) or chip.name
 
 
