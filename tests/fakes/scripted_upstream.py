@@ -82,6 +82,7 @@ class Reply:
     piece_bytes: int = 0  #: writes so many bytes at a time; splits characters and events
     pause_s: float = 0.0  #: between writes
     delay_s: float = 0.0  #: before the first byte
+    linger_s: float = 0.0  #: between the last byte and the end of the answer
     gzip: bool = False
     raw: bytes | None = None  #: instead of any answer
     content_type: str = "text/html"  #: of `raw`
@@ -236,6 +237,7 @@ async def _send(
             request.transport.abort()
             return response
         await asyncio.sleep(reply.pause_s)
+    await asyncio.sleep(reply.linger_s)
     await response.write_eof()
     return response
 

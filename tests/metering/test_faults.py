@@ -431,6 +431,30 @@ def test_a_client_that_hangs_up_is_charged_all_the_same(bench: Bench, api: str) 
     assert row.usage == bench.upstream.billed == CHARGED[api.split()[0]]
 
 
+@pytest.mark.parametrize(
+    ("api", "last"),
+    [("chat", b"[DONE]"), ("responses", b"response.completed"), ("messages", b"message_delta")],
+)
+def test_the_row_is_there_before_the_event_that_clients_act_on(
+    bench: Bench, api: str, last: bytes
+) -> None:
+    """They don't wait for the connection to end."""
+    bench.upstream.script = lambda asked: replace(charge(asked), linger_s=2)
+    path, body = STREAMS[api]
+    grant = bench.gateway.grant(OPERATOR, 1)
+
+    async def ask() -> None:
+        async with (
+            aiohttp.ClientSession(headers={"x-api-key": grant.token}) as session,
+            session.post(f"{grant.root_url}/{path}", json=body) as answer,
+        ):
+            while last not in await answer.content.readline():
+                assert not answer.content.at_eof()
+            assert [row.usage for row in read_ledger(bench.path)] == [CHARGED[api]]
+
+    asyncio.run(ask())
+
+
 @pytest.mark.parametrize("api", ["chat", "messages", "gemini"])
 def test_an_endless_answer_is_not_drained_for_ever(tmp_path: Path, api: str) -> None:
     with benches.bench(tmp_path, drain_s=0.3) as bench:
