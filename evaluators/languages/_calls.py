@@ -61,6 +61,11 @@ class Calls(Outside):
 
     def _expr_Call(self, node: ast.Call, env: Env, frame: Frame) -> Values:
         function = self.value(node.func, env, frame)
+        if function and all(
+            isinstance(v, Path) and v.name.removeprefix("builtins.") in policy.EAGER
+            for v in function
+        ):
+            self._eager.update(id(a) for a in node.args if isinstance(a, ast.GeneratorExp))
         args = Args()
         for argument in node.args:
             if not isinstance(argument, ast.Starred):
@@ -139,7 +144,10 @@ class Calls(Outside):
         functions = frozenset(
             v
             for v in values
-            if isinstance(v, Function | Cached | Partial | Kernel | Instance | Method | Launch)
+            if isinstance(
+                v, Function | Cached | Partial | Kernel | Instance | Method | Launch | Class
+            )
+            or (isinstance(v, Path) and not policy.module_allowed(v.name))
         )
         callables = frozenset(
             v for v in functions if not isinstance(v, Instance) or "__call__" in v.cls.frame.cells
@@ -194,7 +202,10 @@ class Calls(Outside):
             self._cell(frame, name, values)
         if key[0] == "any":
             bound = {name: frame.cells[name] for name in bound}
-        if id(frame) not in self._done:
+        if id(frame) in self._done:
+            self._met += id(frame) in self._telling
+        else:
+            met = self._met
             self._done.add(id(frame))
             self._enter(frame, statements)
             branch, self._branch = self._branch, 0
@@ -203,6 +214,8 @@ class Calls(Outside):
             if end is not None:
                 frame.ends.append(True)
                 self._into(frame.returns, NOTHING)
+            if self._met > met:
+                self._telling.add(id(frame))
         if is_generator(function.node):
             return self._iterator(frame.yields[0], node)
         return frame.returns[0]
@@ -288,6 +301,7 @@ class Calls(Outside):
 
     def _launch(self, kernel: Kernel, grid: Values, args: Args, node: ast.AST) -> Values:
         self.launched = self.launched or not self.importing
+        self._met += 1
         parameters = parameters_of(kernel.node)
         names = [parameter.arg for parameter in parameters]
         if id(kernel.node) in self._tuned:  # tuned: configurations give some of the arguments
@@ -315,6 +329,8 @@ class Calls(Outside):
                 self.call(one(value), Args([given]), node)
             elif holds_tensor(one(value)):
                 self.refuse(node, "a grid is made of numbers: use .item() or sizes")
+            elif not isinstance(value, Plain | Tuple | Sequence | Box | Nothing):
+                self.refuse(node, "a grid is made of numbers, or is a function of your own")
         for sort, hook in [*self._hooks[0], *self._hooks.get(id(kernel.node), {})]:
             self._call_hook(sort, hook, given, node)
         return one(Opaque("compiled"))
@@ -363,5 +379,9 @@ class Calls(Outside):
             if isinstance(value, Box):
                 for name in ("early_config_prune", "perf_model"):
                     special.update(dict.fromkeys(value.site.keyed.get(name, BOTTOM), name))
+        for value in held:
+            foreign = isinstance(value, Path) and not value.name.startswith("triton")
+            if foreign or isinstance(value, Class | Method):
+                self.refuse(node, "a hook is a function of your own")
         callables = [v for v in held if isinstance(v, Function | Cached | Partial | Instance)]
         return [(special.get(v, sort), v) for v in callables]

@@ -467,6 +467,14 @@ class Expressions(Calls):
             self._stain(made)
         return made
 
+    def _ever(self, name: str, frame: Frame) -> Values:
+        """Everything that a name of this function ever is."""
+        found = frame.cells.get(name, BOTTOM)
+        while isinstance(frame.node, Comprehension) and frame.parent is not None:
+            frame = frame.parent
+            found = found | frame.cells.get(name, BOTTOM)
+        return found
+
     def _rebind(self, node: ast.expr, env: Env, frame: Frame) -> None:
         """Names that are bound somewhere inside `node`, under conditions or over and over."""
         while isinstance(frame.node, Comprehension) and frame.parent is not None:
@@ -482,7 +490,10 @@ class Expressions(Calls):
             self._stain_names(assigned([ast.Expr(node)]), env, frame)
 
     def _expr_GeneratorExp(self, node: ast.GeneratorExp, env: Env, frame: Frame) -> Values:
-        inner, scope, told = self._comprehension(node, env, frame)
+        names = env
+        if id(node) not in self._eager:  # run later, when the names may be something else
+            names = {name: values | self._ever(name, frame) for name, values in env.items()}
+        inner, scope, told = self._comprehension(node, names, frame)
         items = self.value(node.elt, inner, scope) | told
         self._told(told, node, env, frame)
         return self._iterator(items, node)

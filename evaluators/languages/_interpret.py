@@ -21,6 +21,7 @@ from kernelmark.evaluators.languages._expressions import Expressions
 from kernelmark.evaluators.languages._state import Args, TooIntricate
 from kernelmark.evaluators.languages._trees import (
     SEQUENCES,
+    Comprehension,
     Env,
     annotated_names,
     as_load,
@@ -438,8 +439,13 @@ class Interpreter(Expressions):
         return self._block(node.body, env, frame)
 
     def _stmt_Try(self, node: ast.Try, env: Env, frame: Frame) -> Env | None:
-        met = self._met
+        met, telling = self._met, id(node) in self._telling
+        self._under += telling
         after = self._block(node.body, dict(env), frame)
+        self._under -= telling
+        if self._met > met and self._catches(node, env, frame) and not telling:
+            self._telling.add(id(node))
+            self._changed = telling = True
         thrown = merge(env, after) or env
         for name in assigned(node.body) & frame.cells.keys():
             thrown[name] = join([thrown.get(name, BOTTOM), frame.cells[name]])
@@ -450,16 +456,33 @@ class Interpreter(Expressions):
                 self.value(handler.type, inner, frame)
             if handler.name:
                 self._bind(handler.name, one(Opaque("exception")), inner, frame, handler)
-            ends.append(self._block(handler.body, inner, frame))
+            with self._decided(telling):
+                ends.append(self._block(handler.body, inner, frame))
         end: Env | None = None
         for item in ends:
             end = merge(end, item)
-        if end is not None and self._met > met and any(way is not None for way in ends[1:]):
-            self._stain_names(assigned([node]), end, frame)  # an element may have raised it
+        if end is not None and telling and any(way is not None for way in ends[1:]):
+            self._stain_names(assigned([node]), end, frame)
         if not node.finalbody:
             return end
-        final = self._block(node.finalbody, dict(end if end is not None else thrown), frame)
+        with self._decided(telling):
+            final = self._block(node.finalbody, dict(end if end is not None else thrown), frame)
         return final if end is not None else None
+
+    def _catches(self, node: ast.Try, env: Env, frame: Frame) -> bool:
+        """Whether code goes on after an error that an element of a tensor may have raised, be it
+        on the host or in a kernel that is interpreted."""
+        leaving = (ast.Return, ast.Break, ast.Continue)
+        if any(isinstance(part, leaving) for s in node.finalbody for part in ast.walk(s)):
+            return True
+        for handler in node.handlers:
+            kinds = deep(self.value(handler.type, env, frame)) if handler.type else set()
+            names = {kind.name for kind in kinds if isinstance(kind, Path)}
+            others = [kind for kind in kinds if not isinstance(kind, Path | Tuple)]
+            only_raises = isinstance(handler.body[-1], ast.Raise) and len(handler.body) == 1
+            if (not names or others or names - policy.PLAIN_ERRORS) and not only_raises:
+                return True
+        return False
 
     def _stmt_Match(self, node: ast.Match, env: Env, frame: Frame) -> Env | None:
         subject = self.value(node.subject, env, frame)
@@ -648,10 +671,17 @@ class Interpreter(Expressions):
             return known
         env = dict(env)
         name, keep = self._test(test, env, frame)
-        if name is not None and keep is not None:
+        if name is not None and keep is not None and self._is_own(name, frame):
             values = self._name(name, env, frame, test)
             env[name] = frozenset(v for v in values if keep(v) is not (not holds))
         return env
+
+    def _is_own(self, name: str, frame: Frame) -> bool:
+        """Whether nothing but the code of `frame` can bind `name` anew."""
+        scope: Frame | None = frame
+        while scope is not None and name not in scope.names:
+            scope = scope.parent if isinstance(scope.node, Comprehension) else None
+        return scope is not None and name not in self._escaping(frame)
 
     def _test(
         self, test: ast.expr, env: Env, frame: Frame

@@ -103,10 +103,19 @@ class Outside(State):
             return one(Opaque("identity"))
         if member == "reduce":
             items = self.elements(args.get(1), node) | args.get(2, "initial")
-            result = self.call(args.get(0), Args([items, items]), node)
-            return items | self.call(args.get(0), Args([items | result, items]), node)
+            return self._folded(args.get(0), items, node)
         functions = frozenset(v for v in args.get(0) if not isinstance(v, Plain | Nothing))
         return one(Cached(functions)) if functions else one(Path("functools.cache"))
+
+    def _folded(self, function: Values, items: Values, node: ast.AST) -> Values:
+        """What a function of two comes to, which is given what it has made, over and over."""
+        made = items
+        for _ in range(8):
+            before = made
+            made = made | self.call(function, Args([made, items]), node)
+            if made == before:
+                return made
+        return self.refuse(node, "too intricate a fold: write a loop")
 
     def _call_itertools(self, member: str, args: Args, node: ast.AST) -> Values:
         if member == "repeat":
@@ -118,7 +127,12 @@ class Outside(State):
             items = self.elements(given, node)
         if member == "accumulate" and holds_tensor(items):
             return self._plain_call("itertools.accumulate", args, node)
-        items = items | self._call_back(args.all(), items, node)
+        if member == "accumulate":
+            function = args.get(1, "func") - NOTHING
+            first = args.named.get("initial", BOTTOM)
+            items = self._folded(function, items | first, node) if function else items | first
+        else:
+            items = items | self._call_back(args.all(), items, node)
         if any(isinstance(v, Plain) and v.element for v in args.all()):  # how many there are
             items = stained(items) | COMPUTED
         if member in ("chain", "chain.from_iterable", "islice", "repeat", "accumulate"):

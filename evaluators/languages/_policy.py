@@ -31,7 +31,7 @@ import re
 import types
 from functools import cache
 
-from kernelmark.evaluators.languages._values import PLAIN, Opaque, Path, Values, one
+from kernelmark.evaluators.languages._values import PLAIN, Path, Values, one
 
 #: device modules of torch and of its vendors' plug-ins
 DEVICES = ("cuda", "npu", "musa", "xpu", "mlu", "hpu", "mps", "cpu", "accelerator")
@@ -146,7 +146,7 @@ MOVES = {
     **dict.fromkeys(FILL | NEW_FILLED | CREATE_FILLED, "fill"),
 }
 _COPIES = ("clone", "contiguous", "to", "_to_copy", "copy_", "cat", "stack", "reshape", "rot90",
-           "permute_cols", "shuffle_rows", "cp_gather_cache", "reshape_and_cache",
+           "im2col", "permute_cols", "shuffle_rows", "cp_gather_cache", "reshape_and_cache",
            "reshape_and_cache_flash", "swap_blocks", "copy_blocks", "copy_blocks_mla",
            "concat_and_cache_mla", "cublasCcopy_v2", "cublasDcopy_v2", "cublasZswap_v2",
            "select_backward", "convert_fp8")  # fmt: skip
@@ -226,6 +226,10 @@ SPECIAL_METHODS = {"__init__", "__post_init__", "__call__", "__getitem__", "__le
 
 TRITON_CALLS = {"cdiv", "next_power_of_2", "jit", "autotune", "heuristics", "Config", "reinterpret",
                 "set_allocator", "constexpr_function"}  # fmt: skip
+#: builtins that use up a generator expression before anything else can happen
+EAGER = {"sum", "any", "all", "tuple", "list", "set", "frozenset", "sorted", "min", "max", "dict"}
+#: errors that no element of a tensor can raise: those of compiling and of resources
+PLAIN_ERRORS = {"triton.OutOfResources", "triton.CompilationError", "triton.PTXASError"}
 TRITON_ERRORS = {"OutOfResources", "CompilationError", "TritonError", "PTXASError"}
 TRITON_MODULES = {
     "triton", "triton.language", "triton.language.extra", "triton.runtime", "triton.runtime.driver",
@@ -360,7 +364,7 @@ def _member(parent: str, name: str) -> Values | None:
     if f"{parent}.{name}" in DRIVER_ASK:
         return path
     if parent.startswith("triton.") and name in TRITON_ERRORS:
-        return one(Opaque("type"))
+        return one(Path(f"triton.{name}"))
     if parent in ("triton.runtime.jit", "triton.runtime.autotuner", "triton.runtime"):
         names = {"jit": "jit", "autotune": "autotune", "heuristics": "heuristics",
                  "Config": "Config"}  # fmt: skip

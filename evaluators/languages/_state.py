@@ -103,7 +103,9 @@ class State:
         self._under = 0  #: branches and loops round here that elements of tensors decide
         self._branch = 0  #: those of them that are in the function that is followed
         self._left: list[tuple[int, bool]] = []  #: loops: their `_branch`; left by such a branch
-        self._met = 0  #: values so far that stem from elements
+        self._met = 0  #: values so far that stem from elements, and launches: what they may raise
+        self._telling: set[int] = set()  #: frames and ``try`` in which there was any
+        self._eager: set[int] = set()  #: generator expressions that are used up where they stand
         globals_ = (n for s in ast.walk(tree) if isinstance(s, ast.Global) for n in s.names)
         self.module = Frame(tree, None, True, assigned(tree.body) | frozenset(globals_))
         self._frames: dict[Any, Frame] = {}
