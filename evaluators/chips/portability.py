@@ -50,7 +50,7 @@ def portability(
     *,
     cache: Path | None = None,
     processes: int = 0,
-    limit_s: float = 30.0,
+    limit_s: float = 60.0,
     at_most: int = 3,
 ) -> list[Portability]:
     """One row for each of `targets` (default: all compile targets), in their order.
@@ -74,7 +74,7 @@ class Compiler:
         *,
         cache: Path | None = None,
         processes: int = 0,
-        limit_s: float = 30.0,
+        limit_s: float = 60.0,
         at_most: int = 3,
     ) -> None:
         self.cache = cache
