@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -273,20 +274,26 @@ def test_a_large_workspace_is_not_kept(tmp_path: Path, monkeypatch: pytest.Monke
     assert not (run.place / "workspace").exists()
 
 
-def test_a_killed_run_takes_its_agent_along_and_resumes(tmp_path: Path) -> None:
-    """SIGKILL for everything of ours; then the run goes on and is complete."""
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_an_ended_run_takes_its_agent_along_and_resumes(
+    tmp_path: Path, number: signal.Signals, status: int
+) -> None:
+    """SIGKILL for everything of ours, or Ctrl-C; then the run goes on and is complete."""
     agent, root = tmp_path / "agent.sh", tmp_path / "run"
     agent.write_text("#!/bin/sh\nwhile :; do date > alive; sleep 0.1; done\n")
     agent.chmod(0o755)
     cli = [sys.executable, "-m", "kernelmark.benchmark.cli", "run"]
     words = [*cli, "--method", "command", "-o", f"command={agent}", "--suite", OPERATOR]
-    process = subprocess.Popen([*words, "--chip", "interpreter", "--out", str(root)])
+    process = subprocess.Popen(
+        [*words, "--chip", "interpreter", "--out", str(root)],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     alive = root / "workspaces/cublas.cublasSaxpy_v2/attempt-1/workspace/alive"
     deadline = time.monotonic() + 120
     while not alive.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
-    process.kill()
-    process.wait()
+    process.send_signal(number)
+    assert process.wait(60) == status
     time.sleep(2)
     before = alive.stat().st_mtime_ns
     time.sleep(1)
