@@ -19,7 +19,7 @@ import json
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ from kernelmark.evaluators.metering.exchange import (
     now,
     refuse,
 )
-from kernelmark.evaluators.metering.ledger import Ledger, LedgerRow, Usage, read_ledger
+from kernelmark.evaluators.metering.ledger import FREE_APIS, Ledger, LedgerRow, Usage, read_ledger
 from kernelmark.evaluators.metering.prices import PriceTable, price_table
 
 #: the most output that is set aside for a request, whatever limit it states: agents state far more
@@ -247,13 +247,12 @@ class Gateway:
                 return await self._denied(dialect.provider, row, error.stop)
 
         async def settle(row: LedgerRow, list_price: bool) -> None:
-            await self._settle(row, reservation, list_price, keep_answer)
-
-        def keep_answer(row: LedgerRow) -> None:
+            row = self._priced(row, list_price)
             whole = exchange.whole
             if ask and self._answers is not None and whole is not None:
                 kept = keep(row, forward.body, whole.status, whole.content_type, whole.body)
-                self._answers.add(ask, kept)
+                await asyncio.to_thread(self._answers.add, ask, kept)
+            await self._settle(row, reservation)
 
         exchange = Exchange(self._session, dialect, row, settle, self._drain_s)
         return await exchange.run(request, forward)
@@ -339,23 +338,17 @@ class Gateway:
         except OSError as error:
             self._broken = error
 
-    async def _settle(
-        self,
-        row: LedgerRow,
-        reservation: Reservation | None,
-        list_price: bool,
-        keep_answer: Callable[[LedgerRow], None],
-    ) -> None:
-        """Prices a row, keeps its answer, writes it, and settles what was reserved for it."""
-        if list_price and row.usage_source != "missing":
-            cost = self._prices.cost_usd(row.model_served or row.model_requested, row.usage)
-            row = replace(row, cost_usd=0.0 if reservation is None else cost)
+    def _priced(self, row: LedgerRow, list_price: bool) -> LedgerRow:
+        if row.api in FREE_APIS:
+            return replace(row, cost_usd=0.0)
+        if not list_price or row.usage_source == "missing":
+            return row
+        cost = self._prices.cost_usd(row.model_served or row.model_requested, row.usage)
+        return replace(row, cost_usd=cost)
 
-        def write() -> None:
-            keep_answer(row)
-            self._ledger.write(row)
-
-        await asyncio.to_thread(write)
+    async def _settle(self, row: LedgerRow, reservation: Reservation | None) -> None:
+        """Writes a row and settles what was reserved for it."""
+        self._ledger.write(row)  # to the page cache: quicker than a hop to a thread
         self._flusher.submit(self._flush)
         if reservation is not None:
             self.budget.settle(reservation, row.usage, cost_of(row))
