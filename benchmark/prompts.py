@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import torch
 
@@ -22,6 +22,7 @@ from kernelmark.operators.records import (
     Tolerance,
     contiguous_strides,
 )
+from kernelmark.operators.registry import UnknownName
 
 Track = Literal["model", "agent"]
 
@@ -87,6 +88,13 @@ def build_prompt(operator: Operator, setting: Setting) -> str:
         _titled("Hand in", _hand_in(operator, setting.track)),
     ]
     return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def track_named(name: str) -> Track:
+    """The track called `name`. Raises `UnknownName`."""
+    if name not in get_args(Track):
+        raise UnknownName("track", name, list(get_args(Track)))
+    return cast(Track, name)
 
 
 def told_cases(operator: Operator) -> list[Case]:

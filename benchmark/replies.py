@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"^(?P<indent>[ \t]*)(?P<mark>`{3,}|~{3,})[ \t]*(?P<info>[^`]*)$")
+#: blocks whose problems are told
+MOST_TOLD = 6
 #: what local servers leave in the text of a model that thinks aloud
 _THOUGHT = re.compile(r"\s*<(think|thinking|reasoning)>")
 _THOUGHT_ENDS = re.compile(r"</(think|thinking|reasoning)>")
@@ -60,7 +62,7 @@ def extract_python(reply: str, entry: str, *, cut: bool = False) -> Source:
         return _bare(answer, entry, cut, thought)
     usable = [block for block in blocks if not block.problem]
     if not usable:
-        listed = "; ".join(f"{block}: {block.problem}" for block in blocks)
+        listed = "; ".join(_told(blocks))
         raise ReplyError(f"no code block holds a whole file with `{entry}` ({listed})")
     return Source(usable[-1].text, "; ".join([_why(blocks, usable, entry), *thought]))
 
@@ -74,11 +76,17 @@ def _why(blocks: list[_Block], usable: list[_Block], entry: str) -> str:
         told = f"{chosen} of {len(blocks)}: {len(usable)} define `{entry}`; the last was taken"
     else:
         told = f"{chosen} of {len(blocks)}: it defines `{entry}`"
-    left_out = [f"{block}: {block.problem}" for block in blocks if block.problem]
-    notes = [told, *left_out]
+    notes = [told, *_told([block for block in blocks if block.problem])]
     if not chosen.closed:
         notes.append("the block was not closed")
     return "; ".join(notes)
+
+
+def _told(blocks: list[_Block]) -> list[str]:
+    """What is the matter with each block; of very many the first few."""
+    told = [f"{block}: {block.problem}" for block in blocks[:MOST_TOLD]]
+    more = len(blocks) - len(told)
+    return [*told, f"and {more} more blocks"] if more else told
 
 
 def _answer(reply: str, cut: bool) -> tuple[str, list[str]]:

@@ -62,10 +62,13 @@ def operators_show(
     prompt: Annotated[bool, typer.Option("--prompt", help="The text methods are given.")] = False,
     chip: OneChip = "interpreter",
     language: LanguageName = "triton",
+    track: Annotated[
+        str, typer.Option(help="Who is asked: model (answers with the file) or agent (writes it).")
+    ] = "model",
     as_json: AsJson = False,
 ) -> None:
     """One operator: signature, description, cases, baseline; or the prompt for a chip."""
-    from kernelmark.benchmark.prompts import Setting, build_prompt
+    from kernelmark.benchmark.prompts import Setting, build_prompt, track_named
     from kernelmark.benchmark.rendering import out, plain, print_json
     from kernelmark.benchmark.suites import operator_digest
     from kernelmark.evaluators.chips.registry import get_chip
@@ -75,7 +78,8 @@ def operators_show(
     operator = get_operator(id)
     if prompt:
         where, lang = get_chip(chip), get_language(language)
-        setting = Setting(where.name, where.notes, lang.name, lang.template)
+        to = track_named(track)
+        setting = Setting(where.name, where.notes, lang.name, lang.template, to)
         text = build_prompt(operator, setting)
         print_json({"operator": id, "prompt": text}) if as_json else sys.stdout.write(text)
         return

@@ -61,6 +61,11 @@ def test_what_was_left_out_is_said() -> None:
     assert "block 3 (text): defines no function" in source.note
 
 
+def test_of_very_many_blocks_the_first_few_are_told() -> None:
+    with pytest.raises(ReplyError, match=r"block 6 \(python\): defines no function; and 34 more"):
+        extract_python(fenced("x = 1\n") * 40, "softmax")
+
+
 @pytest.mark.parametrize("indent", ["    ", ""])
 def test_a_fence_in_a_docstring_does_not_end_the_file(indent: str) -> None:
     fences = f"{indent}```\n    softmax(x)\n{indent}```"
