@@ -125,6 +125,8 @@ def run(
     except KeyboardInterrupt:
         complain(f"stopped; kernelmark run --resume {folder.root}")
         raise typer.Exit(INTERRUPTED) from None
+    except UserError as error:
+        raise UserError(f"{error}; then kernelmark run --resume {folder.root}") from None
     summary.report(folder, as_json)
     raise typer.Exit(INFRASTRUCTURE if summary.infrastructure_errors(folder) else 0)
 
