@@ -120,8 +120,9 @@ class Exchange:
             for pull in self._try("list pull requests", self._pulls)
             if pull.title.startswith(_title(""))
         }
+        regrades = self._regrades()
         for id, pull in pulls.items():
-            self._answer(id, pull)
+            self._answer(id, pull, regrades.get(id, []))
         return synced
 
     def sync(self) -> Synced:
@@ -183,7 +184,7 @@ class Exchange:
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
-    def _answer(self, id: str, pull: Any) -> None:
+    def _answer(self, id: str, pull: Any, regrades: Iterable[Any]) -> None:
         """Comments, merges or closes, each once: what was said is looked up in the thread."""
         told = self._told()
         open_, number = pull.status == "open", int(pull.num)
@@ -194,22 +195,25 @@ class Exchange:
         elif open_ and problems.exists():
             self._comment(number, f"{id} refused", _refusal(read_json(problems)))
             self._try("close", partial(self._close, number))
-        for regrade, text in self._regrades(id):
+        for row in regrades:
+            regrade = row["regrade"]
             if regrade not in told:
-                self._comment(number, f"{id} {regrade}", text)
+                self._comment(number, f"{id} {regrade}", _verdict_text(row))
                 write_json(self.home.root / "hub.json", sorted({*self._told(), regrade}))
 
     def _told(self) -> set[str]:
         path = self.home.root / "hub.json"
         return set(read_json(path)) if path.exists() else set()
 
-    def _regrades(self, id: str) -> Iterator[tuple[str, str]]:
+    def _regrades(self) -> dict[str, list[Any]]:
+        """Rows of the table `regrades`, by submission."""
+        found: dict[str, list[Any]] = {}
         for part in parts(self.home):
-            if part.kind != "regrade":
-                continue
-            path = self.home.lake / part.name / "regrades.parquet"
-            for row in pq.read_table(path, filters=[("submission", "=", id)]).to_pylist():
-                yield row["regrade"], _verdict_text(row)
+            if part.kind == "regrade":
+                table = pq.read_table(self.home.lake / part.name / "regrades.parquet")
+                for row in table.to_pylist():
+                    found.setdefault(row["submission"], []).append(row)
+        return found
 
     def _comment(self, number: int, marker: str, text: str) -> None:
         """Says something once: the marker, invisible on the page, is looked for first."""

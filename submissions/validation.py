@@ -103,7 +103,7 @@ def read_bundle(root: Path, known_suites: Suites | None = None) -> Contents:
         contents.wrong(MANIFEST, "is missing")
         return contents
     contents.submission = _manifest((root / MANIFEST).read_bytes(), contents)
-    if contents.submission is None or contents.problems:
+    if contents.submission is None:
         return contents
     _check_manifest(contents.submission, present, contents)
     data = _read_files(root, contents.submission, present, contents)

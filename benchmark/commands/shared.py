@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kernelmark.benchmark.errors import UserError
+
 if TYPE_CHECKING:
     from kernelmark.submissions.exchange import Exchange
     from kernelmark.submissions.home import Home
@@ -43,6 +45,10 @@ def portability_cache() -> Path:
 
 def hub_exchange(place: Home, repo: str) -> Exchange:
     """What goes between a home and a results repository; the token is taken from HF_TOKEN."""
+    import importlib.util
+
+    if importlib.util.find_spec("huggingface_hub") is None:
+        raise UserError("--hub needs huggingface_hub: pip install 'kernelmark[hub]'")
     from huggingface_hub import HfApi
 
     from kernelmark.submissions.exchange import Exchange

@@ -164,7 +164,7 @@ FORGED: dict[str, tuple[Breakage, str]] = {
         "is not known",
     ),
     "wrong suite": (
-        lambda b: change_run(b, "suite_digest", to=get_suite("vllm").digest),
+        lambda b: change_run(b, "suite_digest", to=get_suite("aten::mm").digest),
         "run.json: operators: not all belong to suite demo",
     ),
     "suite made smaller": (

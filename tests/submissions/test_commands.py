@@ -81,10 +81,8 @@ def test_lists_wherever_they_stand(board: Command) -> None:
 
 def test_filters_narrow(board: Command) -> None:
     assert [r["method"] for r in board.json("submissions", "--chip", "amd")] == ["second"]
-    assert [r["method"] for r in board.json("submissions", "--trust", "self_reported")] == [
-        "=1+1",
-        "second",
-    ]
+    rows = board.json("submissions", "--trust", "self_reported")
+    assert {row["method"] for row in rows} == {"=1+1", "second"}
     assert board.json("submissions", "--chip", "amd", "--state", "refused") == []
     assert board("submissions", "--chip", "amd")[0] == 0
 
@@ -94,7 +92,7 @@ def test_exports_hold_the_same_rows(board: Command, tmp_path: Path) -> None:
     _, text, _ = board("submissions", "--csv")
     read = list(csv.DictReader(io.StringIO(text)))
     assert [row["submission"] for row in read] == [row["submission"] for row in rows]
-    assert read[0]["method"] == "'=1+1"  # no formula
+    assert "'=1+1" in [row["method"] for row in read]  # no formula
     path = tmp_path / "out.parquet"
     assert board("submissions", "--parquet", path)[0] == 0
     assert pq.read_table(path).to_pylist() == rows
@@ -129,7 +127,8 @@ def test_submit_says_what_it_blanked_out(run: Command, tmp_path: Path) -> None:
     (bundle,) = run.home.inbox.iterdir()
     assert bundle.name == output.split()[0]
     assert "[redacted]" in (bundle / "submission.json").read_text()
-    assert "delivered before" in run("submit", tmp_path / "run", "--notes", "by [redacted]")[1]
+    again = run("submit", tmp_path / "run", "--notes", "by zebra-crossing-42")
+    assert "delivered before" in again[1]
 
 
 def test_submit_does_not_deliver_what_would_be_refused(run: Command, tmp_path: Path) -> None:
