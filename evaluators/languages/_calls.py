@@ -317,6 +317,8 @@ class Calls(Outside):
             if is_constexpr(parameter) and element_of(values):
                 self.refuse(node, policy.element(f"`{parameter.arg}` is a constexpr: it gets"))
         self._kernel_argument(args.all(), node)
+        if any(isinstance(value, Box) for value in deep(args.all())):
+            self.refuse(node, "passes a list or dict to a kernel: pass its items, or a tuple")
         meta = self._site(node, "meta", mapping=True)
         for name, values in list(kernel.site.keyed.items()):
             self._grow(meta, values, name)
@@ -341,8 +343,18 @@ class Calls(Outside):
         for value in deep(values):
             if isinstance(value, Function) and value.sort == "constexpr":
                 continue
-            if isinstance(value, Function | Cached | Partial | Class | Method | Launch):
+            host = isinstance(value, Function | Cached | Partial | Class | Method | Launch)
+            foreign = isinstance(value, Path) and not value.name.startswith(policy.IN_KERNELS)
+            if host or foreign:
                 self.refuse(node, "passes host code to a kernel: pass jit functions only")
+            if isinstance(value, Instance) and not self._is_record(value.cls):
+                self.refuse(node, "passes an object to a kernel: pass numbers, or a named tuple")
+
+    def _is_record(self, cls: Class) -> bool:
+        """A named tuple or data class without code."""
+        functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+        plain = not any(isinstance(part, functions) for part in ast.walk(cls.node))
+        return cls.fields is not None and plain and all(map(self._is_record, cls.bases))
 
     def _call_hook(self, sort: str, hook: Value, meta: Values, node: ast.AST) -> None:
         configs = one(Sequence(one(Opaque("config"))))

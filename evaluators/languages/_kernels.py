@@ -15,7 +15,6 @@ from kernelmark.evaluators.languages import _policy as policy
 from kernelmark.evaluators.languages._interpret import Interpreter
 from kernelmark.evaluators.languages._trees import assigned
 from kernelmark.evaluators.languages._values import (
-    Box,
     Frame,
     Function,
     Kernel,
@@ -35,6 +34,7 @@ BUILTINS = {
     "list", "sum", "getattr", "hasattr", "str", "zip", "slice", "True", "False", "None", "type",
     "round", "pow", "divmod", "reversed", "enumerate", "map",
 }  # fmt: skip
+CALLED_ONLY = {"getattr", "hasattr", "type", "map", "print"}
 HOST_CALLS = {"triton.cdiv", "triton.next_power_of_2", "triton.language"}
 STATEMENTS = (
     ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Try, ast.ClassDef, ast.FunctionDef,
@@ -56,9 +56,12 @@ def check_kernels(scan: Interpreter, source: str) -> None:
         if VENDOR.match(kernel.node.name):
             scan.refuse(kernel.node, f"`{kernel.node.name}` is named like a vendor's kernel")
         local = _locals(scan, kernel)
-        for statement in kernel.node.body:
-            for node in ast.walk(statement):
-                _check_node(scan, kernel, node, local)
+        nodes = [node for statement in kernel.node.body for node in ast.walk(statement)]
+        called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+        for node in nodes:
+            _check_node(scan, kernel, node, local)
+            if isinstance(node, ast.Name) and node.id in CALLED_ONLY and id(node) not in called:
+                scan.refuse(node, f"kernel `{kernel.node.name}`: `{node.id}` may only be called")
 
 
 def _check_text(scan: Interpreter, kernel: Kernel, lines: list[str]) -> None:
@@ -106,15 +109,20 @@ def _check_node(scan: Interpreter, kernel: Kernel, node: ast.AST, local: set[str
             scan.refuse(node, f"kernel `{name}`: attributes can't be assigned in a kernel")
         else:
             _check_path(scan, kernel, node, local)
+            _check_owner(scan, kernel, node, local)
+    elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        scan.refuse(node, f"kernel `{name}`: items can't be assigned in a kernel")
     elif isinstance(node, ast.Name) and node.id not in local:
         for value in _lookup(scan, kernel, node):
             if not _allowed(value):
                 scan.refuse(node, f"kernel `{name}`: `{node.id}` is host code: {_advice(value)}")
     elif isinstance(node, ast.Call) and not _plain_name(node):
-        scan.refuse(node, f"kernel `{name}`: an attribute by a name that is put together")
+        scan.refuse(node, f"kernel `{name}`: `{ast.unparse(node.func)}` of what is put together")
 
 
 def _plain_name(node: ast.Call) -> bool:
+    if isinstance(node.func, ast.Name) and node.func.id == "type":
+        return len(node.args) == 1 and not node.keywords
     if not (isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr")):
         return True
     if len(node.args) < 2 or not isinstance(node.args[1], ast.Constant):
@@ -134,6 +142,28 @@ def _check_path(scan: Interpreter, kernel: Kernel, node: ast.Attribute, local: s
         allowed = path.startswith((*policy.KERNEL_LANGUAGES, "math")) or path in HOST_CALLS
         if not allowed and not policy.module_allowed(path):
             scan.refuse(node, f"kernel `{kernel.node.name}`: `{path}` is host code")
+
+
+def _check_owner(scan: Interpreter, kernel: Kernel, node: ast.Attribute, local: set[str]) -> None:
+    """Functions of the language and other kernels are called; what they are made of is no one's."""
+    owners = list(_functions(scan, kernel, node.value, local))
+    if owners:
+        reason = f"`.{node.attr}` of `{owners[0]}` reaches into internals"
+        scan.refuse(node, f"kernel `{kernel.node.name}`: {reason}")
+
+
+def _functions(scan: Interpreter, kernel: Kernel, node: ast.expr, local: set[str]) -> Iterator[str]:
+    """Names of the kernels and of the language's functions that an expression stands for."""
+    if isinstance(node, ast.Name) and node.id not in local:
+        for value in _lookup(scan, kernel, node):
+            if isinstance(value, Kernel):
+                yield value.node.name
+            elif isinstance(value, Path) and policy.is_function(value.name):
+                yield value.name
+    elif isinstance(node, ast.Attribute):
+        for path in _paths(scan, kernel, node, local):
+            if policy.is_function(path):
+                yield path
 
 
 def _paths(scan: Interpreter, kernel: Kernel, node: ast.expr, local: set[str]) -> Iterator[str]:
@@ -168,7 +198,7 @@ def _allowed(value: Value) -> bool:
         return name == "triton" or (name.startswith("triton.") and policy.module_allowed(name))
     if isinstance(value, Function):
         return value.sort == "constexpr"
-    if isinstance(value, Tuple | Box):
+    if isinstance(value, Tuple):
         return all(map(_allowed, deep(contents(value))))  # a table of constants
     return isinstance(value, Plain | Nothing | Kernel) or value == Opaque("config")
 

@@ -322,7 +322,9 @@ class Outside(State):
                 given = tuple((f"{kind}:{i}", one(f)) for i, (kind, f) in options)
                 return one(Partial(one(Path(name)), (), given))
             if member == "constexpr_function":
-                self._call_back(args.get(0), PLAIN, node)
+                importing, self.importing = self.importing, False  # it is run by kernels
+                self._call_back(args.get(0), PLAIN | COMPUTED, node)
+                self.importing = importing
                 return join([one(dataclasses.replace(f, sort="constexpr")) for f in functions])
             kernels = join([self._kernel(f) for f in functions])
             self._tune(Args([kernels], args.named), node)

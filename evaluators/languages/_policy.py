@@ -214,6 +214,7 @@ OPAQUE_ATTRIBUTES: dict[str, dict[str, str]] = {
 
 #: attributes that lead from an honest object to the machine; refused on every value
 INTROSPECTION = {
+    "handle",
     "format_map", "gi_frame", "gi_code", "cr_frame", "tb_frame", "tb_next", "f_back", "f_globals",
     "f_locals", "f_builtins", "mro", "func_globals", "func_code", "ag_frame", "with_traceback",
 }  # fmt: skip
@@ -248,6 +249,8 @@ DRIVER_ASK = {
     "triton.runtime.driver.active.get_device_properties",
 }
 KERNEL_LANGUAGES = ("triton.language", "triton.experimental.gluon.language")
+#: what kernels may refer to, or be given
+IN_KERNELS = (*KERNEL_LANGUAGES, "math.")
 _NOT_LANGUAGE = {
     "builtins", "core", "functools", "importlib", "inspect", "ir", "jit", "knobs", "math", "numpy",
     "np", "os", "runtime", "sys", "tl", "triton", "typing", "types", "warnings", "builder",
@@ -376,6 +379,18 @@ def _member(parent: str, name: str) -> Values | None:
     if parent == "triton.experimental.gluon" and name == "jit":
         return one(Path("triton.jit"))
     return None
+
+
+def is_function(path: str) -> bool:
+    """Whether a member of the kernel language is a function, in Python or in the language."""
+    parent, _, name = path.rpartition(".")
+    if not _language_module(parent):
+        return False
+    try:
+        found = getattr(importlib.import_module(parent), name, None)
+    except Exception:  # a vendor's part that is not installed: nothing is known of it
+        return False
+    return isinstance(found, types.FunctionType) or hasattr(found, "device_caches")
 
 
 def _version(name: str) -> Values | None:

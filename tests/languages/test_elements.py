@@ -38,6 +38,7 @@ def snippets(name: str) -> dict[str, str]:
 
 ELEMENTS = snippets("elements.txt")
 HIDDEN = snippets("hidden_tensors.txt")
+KERNELS = snippets("kernels.txt")
 
 HONEST = {
     "a length for a grid": "n = int(self[0, 0].item())\nkernel[(n,)](self, y, 1, BLOCK=64)",
@@ -83,6 +84,21 @@ HONEST = {
     "kernel[(1,)](self, y, 1, BLOCK=block)",
     "text of sizes": "name = f'{tuple(self.shape)} {self.dtype}'\nput[(1,)](y, len(name))",
     "None in a list": "if None in [self, y]:\n    return y",
+    "a kernel given a named tuple": "N = collections.namedtuple('N', 'a b')\n@triton.jit\n"
+    "def k(x_ptr, n):\n    tl.store(x_ptr + n.a, n.b)\nk[(1,)](self, N(1, 2))",
+    "a kernel given a function of the language": "@triton.jit\ndef k(x_ptr, F: tl.constexpr):\n"
+    "    tl.store(x_ptr, F(tl.load(x_ptr)))\nk[(1,)](self, F=tl.exp)",
+    "a kernel given a type and infinity": "@triton.jit\ndef k(x_ptr, top, D: tl.constexpr):\n"
+    "    tl.store(x_ptr, tl.minimum(tl.load(x_ptr), top).to(D))\n"
+    "k[(1,)](self, math.inf, D=tl.float16)",
+    "getattr in a kernel": "@triton.jit\ndef k(x_ptr):\n    f = getattr(tl, 'exp')\n"
+    "    tl.store(x_ptr, f(tl.load(x_ptr)))\nk[(1,)](self)",
+    "members of tensors in a kernel": "@triton.jit\ndef k(x_ptr):\n"
+    "    t = (tl.load(x_ptr + tl.arange(0, 4)), 1)\n    tl.store(x_ptr, t[0].max(0))\n"
+    "k[(1,)](self)",
+    "a constexpr function": "@triton.constexpr_function\ndef half(n):\n"
+    "    return n // 2 if n > 1 else 1\n\n@triton.jit\ndef k(x_ptr, B: tl.constexpr):\n"
+    "    tl.store(x_ptr, half(B))\n\nk[(1,)](self, B=4)",
     "a list that grows": "parts = []\nfor i in range(2):\n    parts.append(self[i])\n"
     "parts += [y]\nparts[0:1] = [self]\nlaunch(*parts[:2])",
 }
@@ -101,6 +117,25 @@ def test_elements_reach_no_answer(name: str) -> None:
 @pytest.mark.parametrize("name", HIDDEN)
 def test_hidden_tensors_are_found(name: str) -> None:
     assert scan(body(HIDDEN[name] + "\nreturn y", PUT))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_keep_what_they_read(name: str) -> None:
+    assert scan(body(KERNELS[name] + "\nreturn y", PUT))
+
+
+TOPS = {
+    "a constexpr function that remembers": "@triton.constexpr_function\n"
+    "def tell(v):\n    SEEN.append(v)\n    return 0",
+    "a constexpr function that reaches in": "@triton.constexpr_function\n"
+    "def tell(v):\n    return v.handle.data",
+    "a kernel that appends": "@triton.jit\ndef k(x_ptr):\n    SEEN.append(tl.load(x_ptr))",
+}
+
+
+@pytest.mark.parametrize("name", TOPS)
+def test_kernels_keep_what_they_read_at_top_level(name: str) -> None:
+    assert scan(body("return y", f"{PUT}\n\nSEEN = []\n\n\n{TOPS[name]}"))
 
 
 @pytest.mark.parametrize("name", HONEST)
