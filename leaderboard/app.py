@@ -34,13 +34,29 @@ PAGES = {
     ],
 }
 
-page = st.navigation(PAGES, expanded=True)
-st.set_page_config(
-    page_title=f"{page.title} · Kernelmark",
-    page_icon=str(Path(__file__).with_name("icon.svg")),
-    layout="wide",
-)
+#: choices that pages have in common
+SHARED = {
+    **dict.fromkeys(("Board", "Cost and quality", "Speed curve", "Operators"), ("suite", "chip")),
+    **dict.fromkeys(("Compare", "Chips", "Failures"), ("suite",)),
+}
+
+# The icon first: else that of the page is used, which the browser fetches from elsewhere.
+st.set_page_config(page_icon=str(Path(__file__).with_name("icon.svg")), layout="wide")
+page = st.navigation(PAGES, position="hidden")
+st.set_page_config(page_title=f"{page.title} · Kernelmark")
+
+
+def menu() -> None:
+    """Links to all pages. They carry suite and chip along, which Streamlit's own menu drops."""
+    for title, pages in PAGES.items():
+        st.markdown(f"**{title}**")
+        for other in pages:
+            chosen = state.kept(SHARED.get(other.title, ()))
+            st.page_link(other, label=other.title, icon=other.icon, query_params=chosen)
+
+
 with st.sidebar:
+    links = st.container(gap="xsmall")
     st.session_state["plain"] = state.flag(
         "Plain tables", "plain", help="Tables for keyboards, screen readers and printing."
     )
@@ -54,4 +70,6 @@ except (duckdb.CatalogException, duckdb.BinderException):
         raise
     st.error("This database was built by another version. Build it again: kernelmark ingest")
 finally:
+    with links:
+        menu()
     state.flush()

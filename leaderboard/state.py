@@ -1,7 +1,8 @@
 """What a view shows, kept in its URL and nowhere else.
 
 Every choice is a widget whose value is read from the query parameters at each run and written to
-them by its callback; what is not in the address yet is added when the page has run (`flush`). So a
+them by its callback. A default that depends on the store is added to the address when the page has
+run (`flush`); one that never changes need not be there. So a
 copied link opens where it was copied, and the browser's back button undoes a choice. Streamlit's
 own binding (``bind="query-params"``) loses its values on the way back and leaves defaults out.
 """
@@ -59,7 +60,10 @@ def many(
 
 
 def section(label: str, options: Sequence[str], name: str, **look: Any) -> str:
-    """One of a few parts of a page. `options` are our own words: they may be read as Markdown."""
+    """One of a few parts of a page; the first where the URL names none.
+
+    `options` are our own words: they may be read as Markdown.
+    """
     value = _given(name)
     if value is None or value not in options:
         value = options[0]
@@ -67,7 +71,6 @@ def section(label: str, options: Sequence[str], name: str, **look: Any) -> str:
     st.segmented_control(
         label, options, key=_key(name), on_change=_store, args=(name,), required=True, **look
     )
-    _note(name, value)
     return value
 
 
@@ -112,6 +115,12 @@ def words(label: str, name: str, **look: Any) -> str:
     st.session_state[_key(name)] = value
     st.text_input(label, key=_key(name), max_chars=200, on_change=_store, args=(name,), **look)
     return value
+
+
+def kept(names: Sequence[str]) -> dict[str, str]:
+    """Those of `names` that this visit has chosen, for links to other pages."""
+    chosen: dict[str, str] = st.session_state.get("kept", {})
+    return {name: chosen[name] for name in (*names, "plain") if name in chosen}
 
 
 def flush() -> None:

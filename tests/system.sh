@@ -8,6 +8,7 @@ command -v chromium >/dev/null 2>&1 || missing="chromium"
 command -v bwrap >/dev/null 2>&1 || missing="$missing bubblewrap"
 command -v curl >/dev/null 2>&1 || missing="$missing curl"
 [ -x /usr/bin/python3 ] || missing="$missing python3"
+command -v npm >/dev/null 2>&1 || missing="$missing npm"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
     echo "installing$(printf ' %s' $missing)"

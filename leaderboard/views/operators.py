@@ -47,8 +47,7 @@ if view == "Map":
     ]
     st.text(
         "A number is the speedup over the baseline (purple: faster, orange: slower), ✓ solved "
-        "without a time; letters are failures: "
-        + ", ".join(legend)
+        "without a time; letters are failures: " + ", ".join(legend)
     )
     tables.downloads(cells, "cells")
 else:

@@ -127,8 +127,6 @@ def test_the_url_says_what_was_shown_by_default(use: Any, full: Home) -> None:
     assert dict(app.query_params) == {
         "suite": "core",
         "chip": "nvidia (NVIDIA H200)",
-        "cost": "tokens",
-        "quality": "score",
     }
 
 
