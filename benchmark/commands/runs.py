@@ -98,6 +98,8 @@ def run(
     from kernelmark.evaluators.campaigns import running, summary
     from kernelmark.evaluators.campaigns.access import access_of
 
+    place = running.Place(executor, devices, address, resource, most, portability_cache())
+    running.check_place(place)
     budgets = _budgets(budget_tokens, budget_usd, budget or [])
     if resume is not None:
         folder = running.reopen(resume, budgets)
@@ -119,7 +121,6 @@ def run(
         )
         folder = running.begin(request, out, home().runs, complain)
     access = access_of(folder.run, base_url, api_key_env, os.environ)
-    place = running.Place(executor, devices, address, resource, most, portability_cache())
     try:
         running.carry_out(folder, access, workers, grading=grade, place=place)
     except KeyboardInterrupt:

@@ -197,13 +197,19 @@ def _chosen(suite: Suite, names: tuple[str, ...]) -> list[Operator]:
     return [op for op in suite.operators if not names or op.id in names]
 
 
+def check_place(place: Place) -> None:
+    """Raises `UnknownName` for an executor that is none, `UserError` where Ray is not installed."""
+    if place.executor not in ("local", "ray"):
+        raise UnknownName("executor", place.executor, ["local", "ray"])
+    if place.executor == "ray" and importlib.util.find_spec("ray") is None:
+        raise UserError("--executor ray needs Ray: pip install 'kernelmark[ray]'")
+
+
 def _executor(place: Place, chip: Chip, grading: bool) -> Executor:
-    if place.executor == "local":
-        return LocalExecutor(chip if grading else None, place.devices, place.cache)
+    check_place(place)
+    graded = chip if grading else None
     if place.executor == "ray":
-        if importlib.util.find_spec("ray") is None:
-            raise UserError("--executor ray needs Ray: pip install 'kernelmark[ray]'")
         from kernelmark.evaluators.campaigns.executors.ray import RayExecutor
 
-        return RayExecutor(chip if grading else None, place.address, place.resource, place.most)
-    raise UnknownName("executor", place.executor, ["local", "ray"])
+        return RayExecutor(graded, place.address, place.resource, place.most)
+    return LocalExecutor(graded, place.devices, place.cache)
