@@ -173,6 +173,8 @@ def speed_strip(results: pd.DataFrame, names: Sequence[str]) -> go.Figure:
     )
 
 
+#: points of a chart that carry their names
+NAMED = 16
 COSTS = {
     "tokens": ("tokens_per_operator", "tokens an operator"),
     "dollars": ("cost_per_operator_usd", "US dollars an operator"),
@@ -184,12 +186,14 @@ QUALITIES = {"score": "score", "solved": "share of operators solved"}
 def cost_quality(points: pd.DataFrame, names: Sequence[str], cost: str, quality: str) -> go.Figure:
     """Quality over cost. `points` has the columns cost, quality, kind, complete, front.
 
-    Complete points are filled; lower bounds (metering is partial) are hollow with an arrow to the
-    right. The front is a stepped line. What costs nothing (no model) is a line across.
+    The front and the best few are named; all stand in the table. Complete points are filled; lower
+    bounds (metering is partial) are hollow with an arrow to the right. The front is a stepped line.
+    What costs nothing (no model) is a line across.
     """
     points = points.assign(name=[for_figure(n) for n in names])
     placed, free = points[points["cost"] > 0], points[~(points["cost"] > 0)]
     placed = placed.sort_values("cost")
+    named = set(placed[placed["front"]].index) | set(placed["quality"].nlargest(NAMED).index)
     figure = go.Figure()
     for i, (kind, rows) in enumerate(placed.groupby("kind", sort=True)):
         marker = _marker(i)
@@ -200,15 +204,16 @@ def cost_quality(points: pd.DataFrame, names: Sequence[str], cost: str, quality:
                 y=rows["quality"],
                 mode="markers+text",
                 text=[
-                    n if c else f"{n} →"
-                    for n, c in zip(rows["name"], rows["complete"], strict=True)
+                    (n if c else f"{n} →") if i in named else ""
+                    for i, n, c in zip(rows.index, rows["name"], rows["complete"], strict=True)
                 ],
+                customdata=rows["name"],
                 textposition=(["top center", "bottom center"] * len(rows))[: len(rows)],
                 textfont={"size": 11},
                 cliponaxis=False,
                 name=str(kind),
                 marker={**marker, "symbol": symbols, "size": 12},
-                hovertemplate="%{text}: %{x:,.4g}, %{y:.3f}<extra></extra>",
+                hovertemplate="%{customdata}: %{x:,.4g}, %{y:.3f}<extra></extra>",
             )
         )
     front = placed[placed["front"]].sort_values("cost")
@@ -219,7 +224,7 @@ def cost_quality(points: pd.DataFrame, names: Sequence[str], cost: str, quality:
         )
     )  # fmt: skip
     corners = ("top left", "bottom right", "bottom left", "top right")
-    for i, row in enumerate(free.to_dict("records")):
+    for i, row in enumerate(free.nlargest(4, "quality").to_dict("records")):
         figure.add_hline(
             y=row["quality"], line_dash="dash", line_width=1, line_color=GREY,
             annotation_text=f"{row['name']} (no {'time' if cost == 'time' else 'model'})",

@@ -45,7 +45,7 @@ st.caption(
     "does not blur the difference. "
     + (
         "Better or not is decided as on the board, for all its pairs at once."
-        if same_chip and a["rank"] == a["rank"] and b["rank"] == b["rank"]
+        if same_chip and chosen["rank"].notna().all()
         else "These two do not share a board, so the pair is judged by itself."
     )
 )
