@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmark.benchmark.ranks import rank_entries
+from kernelmark.benchmark.ranks import compare, rank_entries
 
 
 def test_alone_is_first() -> None:
@@ -65,3 +65,48 @@ def test_same_seed_same_answer() -> None:
 def test_no_operators_is_an_error() -> None:
     with pytest.raises(ValueError, match="no operators"):
         rank_entries(np.empty((2, 0)))
+
+
+def test_two_entries_have_the_textbook_interval() -> None:
+    # With two entries max-t is the normal interval of a paired difference: 1.96 standard errors.
+    generator = np.random.default_rng(4)
+    first, second = generator.normal(1.0, 1.0, 400), generator.normal(0.9, 1.0, 400)
+    difference = first - second
+    error = difference.std() / np.sqrt(len(difference))
+    (standing, _) = rank_entries(np.array([first, second]), n_boot=20_000)
+    assert standing.critical == pytest.approx(1.96, abs=0.05)
+    found = compare(first, second, n_boot=20_000)
+    assert found.value == pytest.approx(difference.mean())
+    assert found.low == pytest.approx(difference.mean() - 1.96 * error, abs=0.1 * error)
+    assert found.high == pytest.approx(difference.mean() + 1.96 * error, abs=0.1 * error)
+
+
+def test_many_independent_pairs_need_the_larger_critical_value() -> None:
+    # Ten independent entries of one spread: Tukey's studentised range, 4.474 at 95% and many
+    # degrees of freedom (Pearson and Hartley, table 29), over sqrt(2).
+    generator = np.random.default_rng(5)
+    standings = rank_entries(generator.normal(size=(10, 2000)), n_boot=20_000)
+    assert standings[0].critical == pytest.approx(4.474 / np.sqrt(2), abs=0.08)
+
+
+def test_a_pair_is_decided_as_on_its_board() -> None:
+    generator = np.random.default_rng(6)
+    hard = generator.uniform(0, 1.5, size=60)
+    values = np.array([hard + generator.normal(shift, 0.2, 60) for shift in (0, 0.03, 0.1, 0.3)])
+    standings = rank_entries(values)
+    better = np.zeros(4, dtype=int)
+    for i in range(4):
+        for j in range(4):
+            if i != j:
+                pair = compare(values[i], values[j], standings[0].critical, entries=4)
+                better[i] += pair.apart < 0
+    assert [1 + n for n in better] == [s.rank for s in standings]
+    assert max(s.rank for s in standings) > 1
+
+
+def test_the_pair_of_equals_is_not_apart() -> None:
+    values = np.random.default_rng(7).uniform(size=30)
+    assert compare(values, values).apart == 0
+    assert compare(np.ones(12), np.zeros(12)).apart == 1
+    assert compare(np.zeros(12), np.ones(12)).apart == -1
+    assert compare(np.ones(3), np.zeros(3)).apart == 0
