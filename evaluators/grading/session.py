@@ -68,6 +68,15 @@ class Memory:
             self.arena = Arena.allocate(aligned(nbytes + nbytes // 4), self.transport)
             self.generation += 1
 
+    def leave_free(self, nbytes: int) -> None:
+        """Where the device has less than `nbytes` free: what this process's allocator keeps in
+        reserve goes back. The runners allocate from the same device."""
+        if self.device.type == "cpu":
+            return
+        device = torch.get_device_module(self.device.type)
+        if device.mem_get_info()[0] < nbytes:
+            device.empty_cache()
+
     def close(self) -> None:
         """Lets go of the arena."""
         self.arena.close()
@@ -137,6 +146,7 @@ class Session:
         inputs_end = wire.end_of(layouts)
         region = (inputs_end, inputs_end + room_for(expected))
         self.need(region[1])
+        self.memory.leave_free(2 * region[1])
         return self.collect("call", slot, layouts, region)
 
     def collect(

@@ -408,10 +408,12 @@ class Timekeeper:
     def _sets(self, case: Case, draws: Draws) -> int:
         tensors = draws.base(draws.fresh()).tensors()
         inputs = sum(aligned(t.untyped_storage().nbytes()) for t in tensors)
+        nbytes = inputs + draws.room()
+        self.candidate.memory.leave_free(round(alternate.SHORT_SETS * nbytes / MEMORY_SHARE))
         memory = self.chip.memory(self.index)
         spend = (memory.free_bytes if memory else 4 << 30) * MEMORY_SHARE
         try:
-            return alternate.sets_for(inputs + draws.room(), self.floor_us(case), int(spend))
+            return alternate.sets_for(nbytes, self.floor_us(case), int(spend))
         except ValueError as error:
             raise Disturbed(str(error)) from error
 

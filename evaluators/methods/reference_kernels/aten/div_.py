@@ -33,6 +33,12 @@ def _floor_divide(a, b):
 
 
 @triton.jit
+def _quotient(a, b):
+    """a / b, correctly rounded: `/` may be off by an ulp, and -0.9999999 is cut off to 0."""
+    return tl.div_rn(a, b) if a.dtype == tl.float32 else a / b
+
+
+@triton.jit
 def _trunc(x):
     return tl.where(x < 0, tl.ceil(x), tl.floor(x))
 
@@ -72,7 +78,7 @@ def _kernel(
     elif MODE == "floor":
         value = _floor_divide(a, b)
     elif MODE == "trunc":
-        quotient = a / b if a.dtype.is_floating() else a // b
+        quotient = _quotient(a, b) if a.dtype.is_floating() else a // b
         value = _trunc(quotient) if a.dtype.is_floating() else quotient
     else:
         value = a / b
