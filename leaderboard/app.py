@@ -60,6 +60,10 @@ with st.sidebar:
     st.session_state["plain"] = state.flag(
         "Plain tables", "plain", help="Tables for keyboards, screen readers and printing."
     )
+if st.context.theme.type == "dark":
+    # What is chosen stands on the light primary colour there, in Streamlit's white.
+    st.html("<style>[data-testid=stMultiSelect] span[title], "
+            "[data-testid=stMultiSelect] span[title] ~ * { color: #10141a }</style>")  # fmt: skip
 st.title(page.title)
 try:
     page.run()

@@ -69,12 +69,12 @@ def _source(key: dict[str, Any]) -> None:
         )
     if len(source) > _SHOWN:
         st.warning(f"The first {_SHOWN:,} of {len(source):,} characters; the file has all.")
-    st.code(shown, language="python", line_numbers=True)
+    st.code(shown, language="python", line_numbers=True, wrap_lines=True)
     tables.download("Source", source.encode(), name, "text/x-python", help=f"{name}, as handed in")
     line = text.command(["kernelmark", "check", name, "--op", key["operator"]])
     if line:
         st.text("Grade it on your chip:")
-        st.code(line, language="bash", wrap_lines=True)
+        st.code(line, language=None, wrap_lines=True)
 
 
 def _verdict(key: dict[str, Any]) -> None:
@@ -103,7 +103,7 @@ def _verdict(key: dict[str, Any]) -> None:
             tables.table(rows, {c: Column(c) for c in rows}, column, title)
     st.subheader("Evidence and environment")
     rest = {name: json.loads(row[name]) for name in ("evidence", "environment")}
-    st.code(text.visible(json.dumps(rest, indent=2), keep="\n"), language="json")
+    st.code(text.visible(json.dumps(rest, indent=2), keep="\n"), language="json", wrap_lines=True)
 
 
 def _correctness(key: dict[str, Any]) -> None:

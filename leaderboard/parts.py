@@ -53,7 +53,7 @@ def board() -> data.Board:
 def nothing_yet() -> NoReturn:
     """Says how to get results, and stops."""
     st.info(HOW_TO_START)
-    st.code(COMMANDS, language="bash")
+    st.code(COMMANDS, language=None, wrap_lines=True)
     stop()
 
 

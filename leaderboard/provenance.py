@@ -62,7 +62,7 @@ def show(facts: pd.Series, standing: pd.Series) -> None:
     if line is None:
         st.warning("A name in this entry holds characters that a terminal may misread: no command.")
     else:
-        st.code(line, language="bash", wrap_lines=True)
+        st.code(line, language=None, wrap_lines=True)
     st.caption("Methods with a model need its key and will not give the same candidates twice.")
     st.subheader("Provenance")
     names = [name for name in _SHOWN if name in facts and not text.missing(facts[name])]

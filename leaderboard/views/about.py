@@ -47,7 +47,7 @@ def downloads() -> None:
         tables.download(label, current.path.read_bytes, "kernelmark.duckdb", mime, help=label)
     else:
         st.text(f"The database has {size / 1e9:,.1f} GB: export it with the command line.")
-        st.code("kernelmark leaderboard --export FOLDER", language="bash")
+        st.code("kernelmark leaderboard --export FOLDER", language=None, wrap_lines=True)
     st.subheader("Tables")
     columns = {"name": Column("table"), "rows": count("rows")}
     tables.table(sizes, columns, "tables", "Tables and views of the database", height=480)

@@ -10,19 +10,22 @@ st.code(
     "kernelmark operators show aten::softmax\n"
     "kernelmark check softmax.py --op aten::softmax\n"
     "kernelmark portability softmax.py --op aten::softmax",
-    language="bash",
+    language=None,
+    wrap_lines=True,
 )
 st.subheader("A method")
 st.text("Run it over a suite. A run can be killed at any time and goes on with --resume.")
 st.code(
     "kernelmark run --method refine --model MODEL --suite core --chip nvidia --out RUN\n"
     "kernelmark run --method folder --option path=KERNELS --suite core --chip nvidia --out RUN",
-    language="bash",
+    language=None,
+    wrap_lines=True,
 )
 st.subheader("Hand it in")
 st.code(
     "kernelmark submit RUN --submitter NAME --notes TEXT --open-weights yes\nkernelmark ingest",
-    language="bash",
+    language=None,
+    wrap_lines=True,
 )
 st.markdown(
     """
@@ -45,5 +48,6 @@ st.code(
     "kernelmark jobs export JOB RUN\n"
     "PYTHONPATH=.typing python -m kernelmark.evaluators.grading JOB OUT\n"
     "kernelmark jobs import OUT",
-    language="bash",
+    language=None,
+    wrap_lines=True,
 )
