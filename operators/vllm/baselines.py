@@ -85,7 +85,7 @@ def _compiled(function: Function) -> Function:
     config = torch._dynamo.config
     config.recompile_limit = max(config.recompile_limit, 1024)
     config.accumulated_recompile_limit = max(config.accumulated_recompile_limit, 1 << 16)
-    options = {"emulate_precision_casts": True, "pattern_matcher": False}
+    options: dict[str, Any] = {"emulate_precision_casts": True, "pattern_matcher": False}
     compiled: Function = torch.compile(function, dynamic=False, options=options)
     return compiled
 
