@@ -180,8 +180,8 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "targets alone": (
         ("run", "--method", "reference", "--chip", "sm_90"), "name a chip to grade on"
     ),
-    "two chips": (
-        ("run", "--method", "reference", "--chip", "interpreter,nvidia"), "grades on one chip"
+    "a chip that is not here": (
+        ("run", "--method", "reference", "--chip", "interpreter,ascend"), "cannot be used here"
     ),
     "bad option": (("run", "--method", "folder", "-o", "path"), "write KEY=VALUE"),
     "foreign operator": (
