@@ -34,6 +34,16 @@ PAGES = {
     ],
 }
 
+#: where Streamlit's own colours are too faint: what is chosen (white on the light primary colour),
+#: and highlighted source
+CONTRAST = {
+    "dark": "[data-testid=stMultiSelect] span[title], "
+    "[data-testid=stMultiSelect] span[title] ~ * { color: #10141a }",
+    "light": "pre .token.string, pre .token.string span { color: #0a6b27 !important } "
+    "pre .token:is(.keyword, .function, .builtin, .boolean, .number) { color: #14569b !important } "
+    "pre .token:is(.operator, .decorator, .annotation) { color: #9a4706 !important } "
+    "pre .token.comment, pre .linenumber { color: #5c6270 !important }",
+}
 #: choices that pages have in common
 SHARED = {
     **dict.fromkeys(("Board", "Cost and quality", "Speed curve", "Operators"), ("suite", "chip")),
@@ -60,10 +70,7 @@ with st.sidebar:
     st.session_state["plain"] = state.flag(
         "Plain tables", "plain", help="Tables for keyboards, screen readers and printing."
     )
-if st.context.theme.type == "dark":
-    # What is chosen stands on the light primary colour there, in Streamlit's white.
-    st.html("<style>[data-testid=stMultiSelect] span[title], "
-            "[data-testid=stMultiSelect] span[title] ~ * { color: #10141a }</style>")  # fmt: skip
+st.html(f"<style>{CONTRAST.get(st.context.theme.type or 'light', '')}</style>")
 st.title(page.title)
 try:
     page.run()
