@@ -31,6 +31,7 @@ from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.files import read_json, write_json
 from kernelmark.evaluators.campaigns.records import MethodKind, Selection
 from kernelmark.evaluators.campaigns.sources import MAX_BYTES
+from kernelmark.evaluators.grading.channel import printable
 from kernelmark.evaluators.grading.records import Candidate, Status, from_json, to_json
 from kernelmark.evaluators.methods._checks import Checks
 from kernelmark.evaluators.methods._example import example_for
@@ -39,7 +40,7 @@ from kernelmark.evaluators.methods.agents.registry import get_preset, preset_nam
 from kernelmark.evaluators.methods.base import Line, MethodError, Proposal, Task, Workspace
 from kernelmark.evaluators.sandbox import bubblewrap
 from kernelmark.evaluators.sandbox.installation import Installation, find_installation
-from kernelmark.evaluators.sandbox.processes import folder_bytes, remove_folder
+from kernelmark.evaluators.sandbox.processes import files_below, folder_bytes, remove_folder
 from kernelmark.evaluators.sandbox.session import (
     GATEWAY_PORT,
     AgentLimits,
@@ -58,7 +59,7 @@ AFTER_BUDGET_S = 30.0
 KEPT_BYTES = 64 << 20
 _RUN_STOPS = "the run stops"
 _GIVEN = (TASK_FILE, EXAMPLE_FILE)
-_MOST_NAMES = 5
+_MOST_NAMES, _MAX_NAME = 5, 100
 _VERSION = re.compile(r"\d+(\.\d+){2,}([-+.]?\w+)*")
 #: statuses of an attempt without a candidate, by the limit that stopped its agent
 _STOPPED: dict[str, Status] = {"wall_s": "timed_out", "memory_bytes": "out_of_memory"}
@@ -371,11 +372,7 @@ def read_left(path: Path) -> str:
 
 def _others(work: Path, declared: str) -> str:
     """Files that were written in place of the declared one."""
-    names = [
-        os.path.relpath(os.path.join(folder, name), work)
-        for folder, _, files in os.walk(work)
-        for name in files
-    ]
+    names = [printable(name.replace("\n", "?"), _MAX_NAME) for name in files_below(work)]
     known = (*_GIVEN, declared)
     found = sorted(name for name in names if name not in known and not name.startswith("."))
     if not found:

@@ -1,9 +1,13 @@
-"""What an agent uses and leaves behind: its processes, from ``/proc``, and its files. Linux."""
+"""What an agent uses and leaves behind: its processes, from ``/proc``, and its files. Linux.
+
+Files by the system's own programs: an agent may nest folders deeper than paths and Python's
+recursion go.
+"""
 
 from __future__ import annotations
 
 import os
-import shutil
+import subprocess
 from collections import defaultdict
 from pathlib import Path
 
@@ -38,25 +42,23 @@ def tree_use(root: int) -> tuple[int, int]:
 
 
 def folder_bytes(root: Path) -> int:
-    """Bytes on disk of all files below `root`; links are not followed."""
-    total = 0
-    for folder, _, names in os.walk(root):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                continue  # it has just gone
-    return total
+    """Bytes on disk of all below `root`, however deep; links are not followed."""
+    words = ["du", "-sk", "--", str(root)]
+    said = subprocess.run(words, capture_output=True, check=False).stdout  # it fails on what goes
+    return int(said.split()[0]) * 1024 if said.strip() else 0
+
+
+def files_below(root: Path) -> list[str]:
+    """Paths of all files below `root`, relative to it, in no order."""
+    words = ["find", ".", "-type", "f", "-print0"]
+    said = subprocess.run(words, cwd=root, capture_output=True, check=False).stdout
+    return [os.fsdecode(path).removeprefix("./") for path in said.split(b"\0") if path]
 
 
 def remove_folder(root: Path) -> None:
-    """Removes `root`, whatever rights were taken from what is in it; links are not followed."""
+    """Removes `root`, however deep, whatever rights were taken from what is in it; links are not
+    followed."""
     if not root.exists():
         return
-    for folder, names, _ in os.walk(root):
-        os.chmod(folder, 0o700)
-        for name in names:
-            path = os.path.join(folder, name)
-            if not os.path.islink(path):
-                os.chmod(path, 0o700)
-    shutil.rmtree(root)
+    subprocess.run(["chmod", "-R", "u+rwx", "--", str(root)], capture_output=True, check=False)
+    subprocess.run(["rm", "-rf", "--", str(root)], check=True)

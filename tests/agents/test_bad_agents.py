@@ -22,6 +22,7 @@ from kernelmark.evaluators.metering.budget import Limits
 from kernelmark.evaluators.methods import command
 from kernelmark.evaluators.methods.registry import make_method
 from kernelmark.evaluators.sandbox import bubblewrap, transcript
+from kernelmark.evaluators.sandbox.processes import remove_folder
 from kernelmark.operators.registry import UnknownName
 
 pytestmark = pytest.mark.skipif(bool(bubblewrap.missing()), reason=bubblewrap.missing())
@@ -70,6 +71,7 @@ def test_an_absent_preset_says_how_to_install_it(tmp_path: Path) -> None:
         ("true", "no_candidate", "no candidate.py was written"),
         ("echo x > softmax.py", "no_candidate", "it wrote softmax.py"),
         ("mkdir d; echo x > d/candidate.py", "no_candidate", "it wrote d/candidate.py"),
+        (r"touch $(printf 'a\377\033[2J[b]z')", "no_candidate", "it wrote a??[2J[b]z"),
         ("echo x > /tmp/candidate.py", "no_candidate", "no candidate.py was written"),
         (": > candidate.py", "no_candidate", "candidate.py is empty"),
         ("ln -s TASK.md candidate.py", "no_candidate", "candidate.py is a link"),
@@ -272,6 +274,23 @@ def test_a_large_workspace_is_not_kept(tmp_path: Path, monkeypatch: pytest.Monke
     run = shell(tmp_path, f"{COPY}; mkdir d; head -c 2000000 /dev/urandom > d/x; chmod 0 d/x d")
     assert run.attempt.candidate
     assert not (run.place / "workspace").exists()
+
+
+def test_folders_deeper_than_paths_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither hidden from the limit of the disk, nor in the way of what is to be removed."""
+    nest = "import os\nfor _ in range(3000): os.mkdir('d'); os.chdir('d')\n"
+    nest += "open('x', 'wb').write(bytes(60_000_000))"
+    script = f'python3 -c "{nest}"'
+    for name in ("kept", "over"):
+        (tmp_path / name).mkdir()
+    run = shell(tmp_path / "kept", script, {"wall_s": "60"})
+    assert run.attempt.failure == "no_candidate"
+    assert "it wrote d/d/d" in run.attempt.note
+    monkeypatch.setattr(command, "KEPT_BYTES", 1 << 20)
+    run = shell(tmp_path / "over", f"{script}; sleep 1000", {"disk_gib": "0.05", "wall_s": "60"})
+    assert run.session["stopped"] == "disk_bytes"
+    assert not (run.place / "workspace").exists()
+    remove_folder(tmp_path / "kept")  # pytest cannot
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])

@@ -95,6 +95,23 @@ def test_chat_servers_that_tell_usage_in_every_chunk() -> None:
     reading = stream("chat", chunk("a", 1), chunk("b", 2), chunk("", 3, finish_reason="stop"))
     assert reading.usage == Usage(9, out_total=3)
     assert reading.finished
+    assert reading.final
+    cut = stream("chat", chunk("a", 0), chunk("b", 2))
+    assert (cut.usage, cut.final) == (Usage(9, out_total=2), False)  # more may have come
+    extra = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}}
+    assert stream("chat", chunk("a", 0), extra).final
+
+
+@pytest.mark.parametrize("ends", [b"\n\r\n", b"\r\n\n", b"\r\r\n"])
+def test_events_whose_lines_end_in_different_ways(ends: bytes) -> None:
+    reader = stream_reader(METERED["chat"], EVENTS, hide=True)
+    usage = {"prompt_tokens": 9, "completion_tokens": 4}
+    said = {"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}
+    events = [json.dumps(event).encode() for event in (said, {"choices": [], "usage": usage})]
+    first, extra, done = (b"data: " + event + ends for event in (*events, b"[DONE]"))
+    assert first.strip() in reader.feed(first)
+    assert b"usage" not in reader.feed(extra) + reader.feed(done) + reader.end()
+    assert (reader.reading.usage, reader.reading.final) == (Usage(9, out_total=4), True)
 
 
 @pytest.mark.parametrize("tier", ["flex", "priority", "scale"])

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from kernelmark.evaluators.metering.dialects.base import Dialect, Reading
 
-_EVENT_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-_LONGEST_END = 4
+_EVENT_END = re.compile(rb"\n\r?\n|\r\r")  # lines of one stream may end in different ways
+_LONGEST_END = 3
 _STRUCTURE = re.compile(rb'["{}\[\]]')
 _IN_STRING = re.compile(rb'["\\]')
 

@@ -3,8 +3,8 @@
 Usage: ``prompt_tokens`` includes cached ones, ``completion_tokens`` includes reasoning; servers
 that leave reasoning out of it show that in ``total_tokens``. A stream reports usage only where
 ``stream_options.include_usage`` asks for it, in an extra chunk without choices before ``[DONE]``;
-some servers put it on the last chunk with choices. Source: OpenAI API reference, chat completions,
-"stream_options"; openai 3.57, ``CompletionUsage``.
+some servers put it on the last chunk with choices, or on every one, as far as they have come.
+Source: OpenAI API reference, chat completions, "stream_options"; openai 3.57, ``CompletionUsage``.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def _extra(event: Mapping[str, Any]) -> bool:
 
 
 def _read_answer(data: Mapping[str, Any], reading: Reading) -> None:
-    _read(data, reading, "message")
     reading.finished = True
+    _read(data, reading, "message")
 
 
 def _read_event(data: Mapping[str, Any], reading: Reading) -> None:
@@ -82,7 +82,8 @@ def _read(data: Mapping[str, Any], reading: Reading, part: str) -> None:
         reading.list_price = False
     usage = _usage(data.get("usage"))
     if usage is not None:
-        reading.usage, reading.final = usage, True
+        reading.usage = usage
+        reading.final = reading.finished or not data.get("choices")
         keep_raw(reading, data["usage"])
 
 
