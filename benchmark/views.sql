@@ -16,7 +16,13 @@ SELECT
     submission,
     arg_max(trust, (decided_at, decided_by <> 'ingest')) AS trust,
     arg_max(reason, (decided_at, decided_by <> 'ingest')) AS trust_reason
-FROM trust
+FROM trust AS t
+-- What somebody withdrew or flagged, no re-grade brings back: not one that was under way, nor one
+-- of a machine that had not heard of it. Only another decision of a person does.
+WHERE regrade IS NULL OR (
+    SELECT arg_max(p.trust, (p.decided_at, p.decided_by <> 'ingest')) FROM trust AS p
+    WHERE p.submission = t.submission AND p.regrade IS NULL
+) NOT IN ('withdrawn', 'flagged')
 GROUP BY submission;
 
 -- Operators as defined now: the latest catalogued definition of each.

@@ -2,13 +2,15 @@
 
 ::
 
-    bundles/<submission>/   bundles, as they were proposed and merged
+    bundles/<submission>/   bundles, as they were proposed and accepted
     lake/<part>/            parts of the lake, as they are here
 
 `propose` hands a bundle in. `fetch` brings what was proposed into the inbox; `publish` answers the
-pull requests (refused: closed with every reason; accepted: merged) and tells of re-grades; `sync`
-makes both lakes hold the same parts. Parts never change and are named by what they hold, so all of
-it may be cut off anywhere and done again: what stands there already is looked at first.
+pull requests (refused: with every reason; accepted: with a commit of the bundle) and tells of
+re-grades; `sync` makes both lakes hold the same parts. A pull request is never merged: it may hold
+more than the bundle that was read, and change after that; what goes to main is our own copy.
+Parts never change and are named by what they hold, so all of it may be cut off anywhere and done
+again: what stands there already is looked at first.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -36,7 +38,13 @@ from kernelmark.submissions.lake import MANIFEST as PART
 from kernelmark.submissions.lake import commit_part, exclusive, parts, read_part, sweep
 from kernelmark.submissions.tables import SCHEMAS
 from kernelmark.submissions.trust import WAIT_S
-from kernelmark.submissions.validation import MAX_FILE_BYTES, MAX_MANIFEST_BYTES, Problem
+from kernelmark.submissions.validation import (
+    MAX_FILE_BYTES,
+    MAX_MANIFEST_BYTES,
+    Problem,
+    read_bundle,
+    shown,
+)
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -46,6 +54,9 @@ _PART_NAME = re.compile(r"[a-z]+-[0-9a-f]{32}")
 #: files a commit; the Hub takes more, but a commit that fails is done again as a whole
 _FILES_A_COMMIT = 400
 _SHOWN_PROBLEMS = 50
+
+#: a bundle in a pull request: its revision, and sizes by file name
+_Offer = tuple[str, Mapping[str, int]]
 
 T = TypeVar("T")
 
@@ -83,7 +94,9 @@ class Exchange:
 
         def attempt() -> Proposed:
             for pull in self._pulls():
-                if pull.title == _title(id) and pull.status in ("open", "merged"):
+                if pull.title == _title(id) and (
+                    pull.status == "open" or id in self._bundles("main")
+                ):
                     return Proposed(str(pull.url), int(pull.num), new=False)
             names = [n for n in (MANIFEST, *FILES) if (bundle / n).exists()]
             files = [CommitOperationAdd(f"bundles/{id}/{n}", bundle / n) for n in names]
@@ -100,29 +113,28 @@ class Exchange:
 
     def fetch(self) -> list[str]:
         """Brings unknown bundles of open pull requests into the inbox; their ids."""
-        merged = self._try("list", lambda: self._bundles("main"))
-        fetched = []
+        accepted = self._try("list", lambda: self._bundles("main"))
+        offers: dict[str, list[_Offer]] = {}
         for pull in self._try("list pull requests", self._pulls):
             if pull.status != "open" or not pull.git_reference:
                 continue
             revision = str(pull.git_reference)
             listed = self._try("list", partial(self._bundles, revision))
             for id, files in listed.items():
-                if id not in merged and not self._known(id):
-                    fetched += self._fetch(id, files, revision)
-        return fetched
+                # What has no id is no bundle of ours; the repository's owner will see to it.
+                if _ID.fullmatch(id) and id not in accepted and not self._known(id):
+                    offers.setdefault(id, []).append((revision, files))
+        return [id for id, offered in offers.items() if self._fetch(id, offered)]
 
     def publish(self) -> Synced:
         """Answers pull requests, then makes the lake's new parts public."""
         synced = self.sync()
-        pulls = {
-            pull.title.removeprefix(_title("")): pull
-            for pull in self._try("list pull requests", self._pulls)
-            if pull.title.startswith(_title(""))
-        }
         regrades = self._regrades()
-        for id, pull in pulls.items():
-            self._answer(id, pull, regrades.get(id, []))
+        for pull in self._try("list pull requests", self._pulls):
+            if pull.title.startswith(_title("")):
+                id = pull.title.removeprefix(_title(""))
+                # The oldest is told of re-grades; one that only bears the same title is not.
+                self._answer(id, pull, regrades.pop(id, []))
         return synced
 
     def sync(self) -> Synced:
@@ -166,32 +178,35 @@ class Exchange:
         places = (self.home.inbox, self.home.bundles, self.home.rejected)
         return any((place / id).exists() for place in places)
 
-    def _fetch(self, id: str, files: dict[str, int], revision: str) -> list[str]:
-        """Brings one bundle; what could never be one is refused without being fetched."""
-        problems = [Problem(n[:100], why) for n, size in files.items() if (why := _unfit(n, size))]
-        if not _ID.fullmatch(id):
-            return []  # no bundle of ours; the repository's owner will see to it
-        if problems:
-            refused = [{"where": problem.where, "what": problem.what} for problem in problems]
-            write_json(self.home.rejected / f"{id}.problems.json", refused)
-            return []
-        staging = new_staging(self.home)
-        try:
-            staging.mkdir()
-            names = [f"bundles/{id}/{name}" for name in files]
-            self._download(names, revision, staging)
-            return [id] if place(self.home, staging, id) else []
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+    def _fetch(self, id: str, offered: Sequence[_Offer]) -> bool:
+        """Brings one bundle. Of several under one id, only one can be what it says: that one, so
+        that nobody has another's refused by offering a spoilt copy. What could never be a bundle is
+        refused without being fetched."""
+        fit = [(revision, files) for revision, files in offered if not _unfit_files(files)]
+        if not fit:
+            problems = [asdict(problem) for problem in _unfit_files(offered[0][1])]
+            write_json(self.home.rejected / f"{id}.problems.json", problems)
+            return False
+        for number, (revision, files) in enumerate(fit, 1):
+            staging = new_staging(self.home)
+            try:
+                staging.mkdir()
+                self._download([f"bundles/{id}/{name}" for name in files], revision, staging)
+                if number == len(fit) or not read_bundle(staging).problems:
+                    return place(self.home, staging, id)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+        raise AssertionError("unreachable")
 
     def _answer(self, id: str, pull: Any, regrades: Iterable[Any]) -> None:
-        """Comments, merges or closes, each once: what was said is looked up in the thread."""
+        """Comments, accepts or refuses, each once: what was said is looked up in the thread."""
         told = self._told()
         open_, number = pull.status == "open", int(pull.num)
         problems = self.home.rejected / f"{id}.problems.json"
         if open_ and (self.home.bundles / id).exists():
-            self._comment(number, f"{id} accepted", "Accepted: the bundle is what it says.")
-            self._try("merge", partial(self._merge, number))
+            self._try("accept", partial(self._accept, id))
+            self._comment(number, f"{id} accepted", _accepted(id))
+            self._try("close", partial(self._close, number))
         elif open_ and problems.exists():
             self._comment(number, f"{id} refused", _refusal(read_json(problems)))
             self._try("close", partial(self._close, number))
@@ -227,10 +242,22 @@ class Exchange:
 
         self._try("comment", attempt)
 
-    def _merge(self, number: int) -> None:
-        details = self.api.get_discussion_details(self.repo, number, repo_type="dataset")
-        if details.status != "merged":
-            self.api.merge_pull_request(self.repo, number, repo_type="dataset")
+    def _accept(self, id: str) -> None:
+        """Commits the bundle to main, as we validated it."""
+        from huggingface_hub import CommitOperationAdd
+
+        head = str(self.api.dataset_info(self.repo).sha)
+        if id in self._bundles(head):
+            return
+        ours = self.home.bundles / id
+        names = [name for name in (MANIFEST, *FILES) if (ours / name).exists()]
+        self.api.create_commit(
+            self.repo,
+            [CommitOperationAdd(f"bundles/{id}/{name}", ours / name) for name in names],
+            commit_message=_title(id),
+            repo_type="dataset",
+            parent_commit=head,
+        )
 
     def _close(self, number: int) -> None:
         details = self.api.get_discussion_details(self.repo, number, repo_type="dataset")
@@ -347,6 +374,18 @@ To take part: `kernelmark submit DIR --hub {repo}`. For the board: `kernelmark s
 
 def _title(id: str) -> str:
     return f"Submission {id}"
+
+
+def _accepted(id: str) -> str:
+    """What is said of a bundle that is right."""
+    what = "Accepted: the bundle is what it says."
+    return f"{what} It stands under `bundles/{id}` on main, and nothing else of this proposal does."
+
+
+def _unfit_files(files: Mapping[str, int]) -> list[Problem]:
+    """Why a bundle of a pull request is not fetched; empty if it is. `files`: sizes by name."""
+    found = ((name, _unfit(name, size)) for name, size in files.items())
+    return [Problem(shown(name), why) for name, why in found if why]
 
 
 def _unfit(name: str, size: int) -> str:

@@ -43,7 +43,10 @@ from kernelmark.submissions.lake import (
     sweep,
 )
 from kernelmark.submissions.tables import bundle_tables, to_table
-from kernelmark.submissions.validation import Problem, Suites, read_bundle
+from kernelmark.submissions.validation import Problem, Suites, read_bundle, shown
+
+#: ends the name of the file that says why a bundle was refused
+REASONS = ".problems.json"
 
 _ID = re.compile(r"[0-9a-f]{64}")
 
@@ -270,11 +273,18 @@ def _accept(home: Home, name: str) -> Ingested:
 
 def _refuse(home: Home, bundle: Path, problems: tuple[Problem, ...]) -> Ingested:
     """Keeps a refused bundle, with the reasons, which are there before it is."""
-    target = _free(home.rejected / bundle.name)
-    reasons = target.with_name(f"{target.name}.problems.json")
+    name = _refused_name(bundle.name)
+    target = _free(home.rejected / name)
+    reasons = target.with_name(f"{target.name}{REASONS}")
     write_json(reasons, [asdict(problem) for problem in problems])
     bundle.rename(target)
-    return Ingested(bundle.name, accepted=False, problems=problems)
+    return Ingested(name, accepted=False, problems=problems)
+
+
+def _refused_name(name: str) -> str:
+    """A name to keep it under, whatever it came as: short, printable, not that of any reasons."""
+    plain = shown(name)
+    return f"{plain}.bundle" if plain.endswith(REASONS) else plain
 
 
 def _free(target: Path) -> Path:

@@ -29,7 +29,8 @@ def _shape(kind: str, marks: tuple[str, ...], pattern: str) -> Shape:
     return Shape(kind, marks, re.compile(pattern))
 
 
-_START = r"(?<![A-Za-z0-9_-])"
+#: where a token may begin; after a letter only where that ends an escape of JSON (`\n`, `\u201c`)
+_START = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-fA-F]{4}))"
 
 #: keys and tokens, by the shapes that their issuers document
 SECRETS = (

@@ -161,7 +161,8 @@ def carry_out(
     rows = [_agreement_row(regrade, agreement) for agreement in agreements]
     tables = regrade_tables(row, rows, verdicts)
     if trust != regrade.trust:
-        decision = trust_row(regrade.submission, trust, conclusion.reason, regrade.graded_by)
+        by = regrade.graded_by
+        decision = trust_row(regrade.submission, trust, conclusion.reason, by, regrade.id)
         tables["trust"] = to_table("trust", [decision])
     with exclusive(home, WAIT_S):
         check()

@@ -68,6 +68,8 @@ SCHEMAS: dict[str, pa.Schema] = {
         options=TEXT,
         budget_tokens=INTEGER,
         benchmark_version=TEXT,
+        cases_from=TEXT,
+        dataset=TEXT,
         environment=TEXT,
         complete=FLAG,
         submitter=TEXT,
@@ -238,7 +240,15 @@ SCHEMAS: dict[str, pa.Schema] = {
         operator_digest=TEXT,
         catalogued_at=TEXT,
     ),
-    "trust": _schema(submission=TEXT, trust=TEXT, reason=TEXT, decided_by=TEXT, decided_at=TEXT),
+    #: `regrade`: the re-grade that a decision follows from; null: somebody's own
+    "trust": _schema(
+        submission=TEXT,
+        trust=TEXT,
+        reason=TEXT,
+        decided_by=TEXT,
+        decided_at=TEXT,
+        regrade=TEXT,
+    ),
 }
 
 #: a re-grade: one submission graded again here. `outcome` as in `submissions.regrading`; speeds are
@@ -317,7 +327,7 @@ def bundle_tables(contents: Contents, ingested_at: str) -> dict[str, pa.Table]:
     submission = contents.submission
     assert submission is not None
     id = submission.id
-    decision = (id, "self_reported", "as submitted", "ingest", ingested_at)
+    decision = (id, "self_reported", "as submitted", "ingest", ingested_at, None)
     rows: dict[str, list[Values]] = {
         "run_operators": [(id, *pair) for pair in submission.run.operators.items()],
         "attempts": [

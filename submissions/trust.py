@@ -25,14 +25,21 @@ def decide(home: Home, submission: str, trust: Trust, reason: str, decided_by: s
         add_decision(home, trust_row(submission, trust, reason, decided_by))
 
 
-def trust_row(submission: str, trust: Trust, reason: str, decided_by: str) -> Row:
-    """A row of the table `trust`, dated now; to the microsecond, as the latest decision counts."""
+def trust_row(
+    submission: str, trust: Trust, reason: str, decided_by: str, regrade: str | None = None
+) -> Row:
+    """A row of the table `trust`, dated now; to the microsecond, as the latest decision counts.
+
+    `regrade`: the re-grade that it follows from; it never outweighs somebody's own decision to
+    withdraw or flag (`v_trust`).
+    """
     return {
         "submission": submission,
         "trust": trust,
         "reason": reason,
         "decided_by": decided_by,
         "decided_at": datetime.now(UTC).isoformat(timespec="microseconds"),
+        "regrade": regrade,
     }
 
 

@@ -42,6 +42,7 @@ from kernelmark.submissions.redaction import secret_kind
 
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_FILE_BYTES = 256 << 20
+MAX_BUNDLE_BYTES = 512 << 20
 MAX_LINE_BYTES = 16 << 20
 MAX_LINES = 200_000
 MAX_DEPTH = 64
@@ -130,13 +131,14 @@ def parse(kind: type[T], text: bytes, where: str, contents: Contents) -> T | Non
     except ValidationError as error:
         for item in error.errors(include_url=False, include_context=False)[:20]:
             path = ".".join(shown(part) for part in item["loc"][1:])
-            contents.wrong(where, f"{path}: {item['msg']}" if path else item["msg"])
+            said = shown(item["msg"], 400)
+            contents.wrong(where, f"{path}: {said}" if path else said)
     return None
 
 
-def shown(part: object) -> str:
-    """Foreign text for a message: ASCII, short."""
-    return str(part).encode("ascii", "backslashreplace").decode()[:100]
+def shown(part: object, most: int = 100) -> str:
+    """Foreign text for a message: ASCII, on one line, without control characters, short."""
+    return str(part).encode("unicode_escape").decode("ascii")[:most]
 
 
 def _plain_files(root: Path, contents: Contents) -> set[str]:
@@ -144,7 +146,7 @@ def _plain_files(root: Path, contents: Contents) -> set[str]:
     if root.is_symlink() or not root.is_dir():
         contents.wrong(".", "is not a folder")
         return set()
-    present = set()
+    present, total = set(), 0
     for entry in _entries(root, contents):
         name = shown(entry.name)
         info = entry.stat(follow_symlinks=False)
@@ -157,6 +159,9 @@ def _plain_files(root: Path, contents: Contents) -> set[str]:
             contents.wrong(name, f"has {info.st_size} bytes; at most {limit}")
         else:
             present.add(entry.name)
+            total += info.st_size
+    if total > MAX_BUNDLE_BYTES:
+        contents.wrong(".", f"has {total} bytes in all; at most {MAX_BUNDLE_BYTES}")
     return present
 
 
@@ -233,6 +238,10 @@ def _read_files(
         if hashlib.sha256(raw).hexdigest() != submission.files[name]:
             contents.wrong(name, "its sha256 is not the manifest's")
             continue
+        lines = raw.count(b"\n")
+        if lines > MAX_LINES:
+            contents.wrong(name, f"has {lines} lines; at most {MAX_LINES}")
+            continue
         data[name] = raw
         try:
             text = raw.decode()
@@ -241,7 +250,7 @@ def _read_files(
             contents.wrong(f"{name}:{line}", f"is not UTF-8: {error.reason}")
             continue
         _check_secrets(text, name, contents)
-    _check_secrets(json.dumps(cast(Any, vars(submission.disclosure))), MANIFEST, contents)
+    _check_secrets((root / MANIFEST).read_text(encoding="utf-8"), MANIFEST, contents)
     return data
 
 
@@ -273,9 +282,6 @@ def _records(kind: type[T], data: Mapping[str, bytes], name: str, contents: Cont
     lines = data.get(name, b"").split(b"\n")
     if lines.pop() != b"":
         contents.wrong(name, "its last line is torn")
-        return []
-    if len(lines) > MAX_LINES:
-        contents.wrong(name, f"has {len(lines)} lines; at most {MAX_LINES}")
         return []
     records = []
     for number, line in enumerate(lines, 1):

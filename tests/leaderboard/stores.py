@@ -168,6 +168,8 @@ def entry_rows(entry: Entry, number: int) -> Rows:
             "targets": json.dumps(TARGETS),
             "options": "{}",
             "benchmark_version": "0.1.0",
+            "cases_from": "",
+            "dataset": "",
             "environment": json.dumps({"torch": "2.13.0", "triton": "3.7.1", "python": "3.12.4"}),
             "complete": True,
             "submitter": "tester",
@@ -192,6 +194,7 @@ def entry_rows(entry: Entry, number: int) -> Rows:
             "reason": "as submitted" if entry.trust == "self_reported" else "looked at",
             "decided_by": "ingest",
             "decided_at": entry.created_at,
+            "regrade": None,
         }
     ]
     for place, operator in enumerate(suite.operators):

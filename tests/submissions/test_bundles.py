@@ -35,6 +35,7 @@ from kernelmark.submissions.catalogue import Catalogue
 from kernelmark.submissions.home import Home
 from kernelmark.submissions.inbox import deliver, waiting
 from kernelmark.submissions.ingest import ingest, read_rows
+from kernelmark.submissions.listing import list_submissions
 from kernelmark.submissions.validation import read_bundle
 
 ENTRY = Entry(
@@ -300,13 +301,29 @@ FORGED: dict[str, tuple[Breakage, str]] = {
         lambda b: edit(b / ATTEMPTS, 1, "attempts", 0, "note", to="use sk-ant-" + "a1B2" * 12),
         "attempts.jsonl:1: holds what looks like a secret (provider key)",
     ),
+    "key on a line of its own": (
+        lambda b: edit(b / ATTEMPTS, 1, "attempts", 0, "note", to="key:\nsk-ant-" + "a1B2" * 12),
+        "attempts.jsonl:1: holds what looks like a secret (provider key)",
+    ),
+    "key in quotes": (
+        lambda b: edit(b / ATTEMPTS, 1, "attempts", 0, "note", to="\u201csk-ant-" + "a1B2" * 12),
+        "attempts.jsonl:1: holds what looks like a secret (provider key)",
+    ),
+    "key in what else": (
+        lambda b: change(b / MANIFEST, "extra", to={"x": "sk-ant-" + "a1B2" * 12}),
+        "holds what looks like a secret (provider key)",
+    ),
+    "lines without end": (
+        lambda b: (b / LEDGER).write_bytes(b"\n" * 200_001),
+        "ledger.jsonl: has 200001 lines; at most 200000",
+    ),
     "token in a candidate": (
         lambda b: edit(b / CANDIDATES, 1, "source", to="# hf_" + "aB3" * 12),
         "candidates.jsonl:1: holds what looks like a secret (Hugging Face token)",
     ),
     "key in the disclosure": (
         lambda b: change(b / MANIFEST, "disclosure", "notes", to="AKIA" + "ABCD" * 4),
-        "submission.json:1: holds what looks like a secret (AWS key)",
+        "holds what looks like a secret (AWS key)",
     ),
 }
 
@@ -363,6 +380,10 @@ TAMPERED: dict[str, tuple[Breakage, str]] = {
     "linked folder": (lambda b: (b / "more").symlink_to("/etc"), "more: is not a plain file"),
     "pipe": (lambda b: [(b / LEDGER).unlink(), os.mkfifo(b / LEDGER)], "not a plain file"),
     "huge file": (lambda b: os.truncate(b / CANDIDATES, 1 << 40), "bytes; at most"),
+    "huge in all": (
+        lambda b: [os.truncate(b / name, 200 << 20) for name in (CANDIDATES, LEDGER, VERDICTS)],
+        ".: has ",
+    ),
     "many files": (
         lambda b: [(b / f"{i}.json").touch() for i in range(3000)],
         ".: and more",
@@ -458,6 +479,33 @@ def test_an_archive_that_is_no_bundle(tmp_path: Path, name: str) -> None:
         ("home",),
         *(("home", n) for n in ("inbox", "rejected", "lake", "ingest.lock")),
     }
+
+
+#: names that something in the inbox may have, none of which may stop an ingest or a listing
+NAMES = (b"in.problems.json", b"\xff\x1b[31m", b"n" * 250, b"back\\slash", b"in.problems.json.zip")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("folder", [True, False])
+def test_whatever_it_is_called_it_is_refused_and_listed(
+    tmp_path: Path, name: bytes, folder: bool
+) -> None:
+    home = Home(tmp_path / "home")
+    home.inbox.mkdir(parents=True)
+    for text in (name, b"in"):  # whose reasons stand under the first of the names
+        path = home.inbox / os.fsdecode(text)
+        if folder:
+            path.mkdir()
+        else:
+            path.write_text("no JSON")
+        (result,) = ingest(home, Catalogue((), ()), processes=1)
+        assert not result.accepted
+        assert result.name.isascii()
+        assert result.name.isprintable()
+    listed = list_submissions(home)
+    assert [row["state"] for row in listed] == ["refused", "refused"]
+    assert all(json.loads(row["problems"]) for row in listed)
+    assert waiting(home) == []
 
 
 def test_an_archive_is_ingested_like_its_folder(bundle: Path, tmp_path: Path) -> None:

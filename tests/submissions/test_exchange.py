@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("huggingface_hub")
 from fakes.hub import Hub
-from huggingface_hub import HfApi
+from huggingface_hub import CommitOperationAdd, HfApi
 from run_making import Entry, Result, demo_catalogue, make_run, submit_run
 from test_regrading import found
 
@@ -18,7 +18,7 @@ from kernelmark.benchmark.errors import InfrastructureError
 from kernelmark.benchmark.suites import DEMO
 from kernelmark.evaluators.campaigns.files import write_json
 from kernelmark.submissions.board import build, open_board
-from kernelmark.submissions.bundle import MANIFEST, Disclosure
+from kernelmark.submissions.bundle import FILES, MANIFEST, Disclosure
 from kernelmark.submissions.exchange import Exchange, Proposed
 from kernelmark.submissions.home import Home
 from kernelmark.submissions.inbox import sealed, waiting
@@ -77,7 +77,7 @@ def test_from_a_pull_request_to_a_public_verdict(hub: Hub, tmp_path: Path) -> No
     ours = exchange(hub, tmp_path / "home")
     (regraded,) = work(ours.home, tools(ours))
     assert regraded.conclusion.outcome == "agrees"
-    assert status(hub, proposed.number) == "merged"
+    assert status(hub, proposed.number) == "closed"
     said = comments(hub, proposed.number)
     assert sum("Accepted" in text for text in said) == 1
     assert sum("Graded again on nvidia (Testing 9000): **agrees**" in text for text in said) == 1
@@ -125,6 +125,57 @@ def test_proposing_twice_is_one_pull_request(hub: Hub, tmp_path: Path) -> None:
     assert first.number == again.number
     assert not again.new
     assert len(hub.repo(REPO).discussions) == 1
+
+
+def test_nothing_but_the_bundle_comes_from_a_pull_request(hub: Hub, tmp_path: Path) -> None:
+    id, proposed = propose(hub, tmp_path)
+    HfApi(endpoint=hub.url, token="hf_loopback_ann").create_commit(
+        REPO,
+        [
+            CommitOperationAdd("lake/trust-" + "0" * 32 + "/part.json", b"{}"),
+            CommitOperationAdd("README.md", b"other"),
+            CommitOperationAdd(f"bundles/{'b' * 64}/evil.py", b"1/0"),
+        ],
+        commit_message="more",
+        repo_type="dataset",
+        revision=f"refs/pr/{proposed.number}",
+    )
+    ours = exchange(hub, tmp_path / "home")
+    (regraded,) = work(ours.home, tools(ours))
+    assert regraded.submission == id
+    files = hub.files(REPO)
+    assert f"bundles/{id}/{MANIFEST}" in files
+    assert not [path for path in files if "evil" in path or "0" * 32 in path]
+    assert files["README.md"] != b"other"
+    assert {path.split("/")[1] for path in files if path.startswith("lake/")} == {
+        part.name for part in parts(ours.home)
+    }
+    # Handing it in again is answered with what became of it.
+    theirs = exchange(hub, tmp_path / "ann", "ann")
+    assert theirs.propose(ours.home.bundles / id, id) == Proposed(
+        proposed.url, proposed.number, new=False
+    )
+
+
+def test_a_spoilt_copy_does_not_get_anothers_bundle_refused(hub: Hub, tmp_path: Path) -> None:
+    api = HfApi(endpoint=hub.url, token="hf_loopback_lab")
+    api.create_pull_request(REPO, "mine", repo_type="dataset")  # older than what it spoils
+    id, proposed = propose(hub, tmp_path)
+    for number in (1, None):
+        copy = [CommitOperationAdd(f"bundles/{id}/{name}", b"spoilt") for name in FILES]
+        HfApi(endpoint=hub.url, token="hf_loopback_lab").create_commit(
+            REPO,
+            copy,
+            commit_message=f"Submission {id}",
+            repo_type="dataset",
+            revision=f"refs/pr/{number}" if number else None,
+            create_pr=number is None,
+        )
+    ours = exchange(hub, tmp_path / "home")
+    (regraded,) = work(ours.home, tools(ours))
+    assert regraded.submission == id
+    assert any("Accepted" in text for text in comments(hub, proposed.number))
+    assert hub.files(REPO)[f"bundles/{id}/attempts.jsonl"] != b"spoilt"
 
 
 def test_files_that_are_no_bundles_are_not_fetched(hub: Hub, tmp_path: Path) -> None:

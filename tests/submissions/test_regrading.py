@@ -17,6 +17,7 @@ from kernelmark.benchmark.suites import DEMO
 from kernelmark.evaluators.grading.records import Candidate, Status, Verdict
 from kernelmark.submissions.agreement import Pair, Speed, agree, conclude, speed
 from kernelmark.submissions.board import build, open_board
+from kernelmark.submissions.bundle import Trust
 from kernelmark.submissions.claims import Claim, ClaimLost, claim
 from kernelmark.submissions.home import Home
 from kernelmark.submissions.ingest import ingest
@@ -145,6 +146,21 @@ def test_what_was_withdrawn_stays_withdrawn(home: Home) -> None:
     assert regrade(home, lambda candidate, tier: found(candidate)).trust == "withdrawn"
     assert one(home, "SELECT count(*) FROM trust") == 2
     assert one(home, "SELECT count(*) FROM verdicts") == len(DEMO)
+
+
+@pytest.mark.parametrize("level", ["withdrawn", "flagged"])
+def test_a_regrade_under_way_brings_nothing_back(home: Home, level: Trust) -> None:
+    submission = one(home, "SELECT submission FROM submissions")
+    planned = plan(home, submission, "", "tests")  # as another machine, which hears of it later
+    decide(home, submission, level, "a leak", "me")
+    carry_out(home, planned, lambda candidate, tier: found(candidate))
+    build(home)
+    assert one(home, "SELECT trust, trust_reason FROM v_trust") == (level, "a leak")
+    assert one(home, "SELECT eligible FROM v_standing WHERE declared") is False
+    assert one(home, "SELECT count(*) FROM trust") == 3
+    decide(home, submission, "self_reported", "a mistake", "me")
+    build(home)
+    assert one(home, "SELECT trust FROM v_trust") == "self_reported"
 
 
 def test_a_regrade_that_was_killed_goes_on(home: Home) -> None:
