@@ -134,10 +134,11 @@ class Exchange:
         decode = decoder(answer.headers.get("Content-Encoding", ""))
         plain = decode.feed(body)
         outcome: Outcome = "client_abort" if _gone(request) else "ok"
-        reading = read_whole(self._dialect, plain)
-        if not isinstance(decode, Unknown):
+        unread = isinstance(decode, Unknown)
+        reading = Reading() if unread else read_whole(self._dialect, plain)
+        if not (unread or reading.error):
             self.whole = Whole(answer.status, answer.content_type, plain)
-        await self._settle_reading(outcome, reading, isinstance(decode, Unknown))
+        await self._settle_reading(outcome, reading, unread)
         headers = _returned(answer.headers)
         return web.Response(body=body, status=answer.status, headers=headers)
 

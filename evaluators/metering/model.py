@@ -87,6 +87,8 @@ class Model:
         except self._openai.OpenAIError as error:
             text = f"no answer from the provider: {_one_line(error)}"
             raise MethodError(text, "infrastructure_error") from error
+        if not answer.choices:  # some providers filter content so
+            return Reply("", "", answer.model or "")
         choice = answer.choices[0]
         return Reply(choice.message.content or "", choice.finish_reason or "", answer.model or "")
 

@@ -72,6 +72,20 @@ def test_what_went_wrong_is_asked_again(tmp_path: Path, upstream: Upstream) -> N
     assert len(upstream.requests) == 2
 
 
+@pytest.mark.parametrize(
+    "body", [b"<html>busy</html>", b'{"error": {"message": "overloaded"}}', b"{}", b"[]", b""]
+)
+def test_an_answer_that_is_none_is_asked_again(tmp_path: Path, body: bytes) -> None:
+    """Some servers, and what stands before them, answer with errors in the dress of success."""
+    replies = iter([Reply(raw=body, content_type="application/json"), Reply()])
+    with serving(lambda asked: next(replies)) as upstream, sitting(tmp_path, upstream) as gateway:
+        assert ask(gateway, "1").content == body
+        assert ask(gateway, "1").json()["choices"]
+    rows = read_ledger(tmp_path / "ledger.jsonl")
+    assert [row.outcome for row in rows] == ["error", "ok"]
+    assert [row.usage_source for row in rows] == ["missing", "provider"]
+
+
 def test_the_header_does_not_reach_the_provider(tmp_path: Path, upstream: Upstream) -> None:
     with sitting(tmp_path, upstream) as gateway:
         ask(gateway, "7")

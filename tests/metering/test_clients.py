@@ -162,7 +162,7 @@ def test_a_provider_that_gives_up_in_mid_stream(bench: Bench, client: Client) ->
 def test_an_answer_that_makes_no_sense(bench: Bench, client: Client) -> None:
     ask(bench, client, Reply(raw=b"<html>busy</html>"))
     (row,) = bench.rows
-    assert (row.outcome, row.http_status, row.usage_source) == ("ok", 200, "estimated")
+    assert (row.outcome, row.http_status, row.usage_source) == ("error", 200, "missing")
 
 
 @each_client

@@ -414,7 +414,7 @@ def test_damaged_compression_is_labelled(bench: Bench) -> None:
     reply = Reply(raw=b"not gzip at all", content_type="application/json", encoding="gzip")
     bench.upstream.script = lambda asked: reply
     assert bench.ask(*REQUESTS["chat"]).body == b"not gzip at all"
-    assert bench.rows()[0].usage_source == "estimated"
+    assert bench.rows()[0].usage_source == "missing"
 
 
 # clients that go away

@@ -23,6 +23,13 @@ from kernelmark.evaluators.methods.registry import make_method
 
 SOURCE = "def softmax(self, dim, dtype=None):\n    return self\n"
 USAGE = Usage(in_uncached=20, in_cache_read=100, out_total=30, out_reasoning=25)
+ODD = {
+    "odd-page": b"<html>busy</html>",
+    "odd-error": b'{"error": {"message": "overloaded", "code": 503}}',
+    "odd-nothing": b'{"id": "1", "model": "m", "choices": []}',
+    "odd-choice": b'{"id": "1", "model": "m", "choices": [{}]}',
+    "odd-message": b'{"id": "1", "model": "m", "choices": [{"message": {"content": [1]}}]}',
+}
 
 
 def script(asked: Asked) -> Reply:
@@ -30,6 +37,8 @@ def script(asked: Asked) -> Reply:
     text = f"Here:\n```python\n{SOURCE}```\n"
     if asked.model.startswith("status-"):
         return Reply(status=int(asked.model[7:]))
+    if asked.model in ODD:
+        return Reply(raw=ODD[asked.model], content_type="application/json")
     return Reply(text, usage=USAGE, cut_short=asked.model == "cut-short")
 
 
@@ -87,6 +96,11 @@ def test_a_candidate_and_its_tokens(tmp_path: Path, upstream: Upstream) -> None:
         ("status-500", "infrastructure_error"),
         ("status-503", "infrastructure_error"),
         ("cut-short", None),
+        ("odd-page", "infrastructure_error"),
+        ("odd-error", "infrastructure_error"),
+        ("odd-nothing", "no_candidate"),
+        ("odd-choice", "infrastructure_error"),
+        ("odd-message", "infrastructure_error"),
     ],
 )
 def test_what_goes_wrong_has_a_status(

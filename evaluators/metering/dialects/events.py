@@ -42,11 +42,15 @@ def stream_reader(dialect: Dialect, content_type: str, hide: bool) -> StreamRead
 
 
 def read_whole(dialect: Dialect, body: bytes) -> Reading:
-    """What a whole, unstreamed answer tells; nothing where it is not a JSON object."""
+    """What a whole, unstreamed answer tells; an error where it is one, or no JSON object."""
     reading = Reading()
     data = _object(body)
-    if data is not None:
-        dialect.read_answer(data, reading)
+    if data is None:
+        reading.error = "the answer is not a JSON object"
+        return reading
+    dialect.read_answer(data, reading)
+    if data.get("error"):
+        reading.error = json.dumps(data["error"])[:500]
     return reading
 
 

@@ -59,6 +59,8 @@ def _extra(event: Mapping[str, Any]) -> bool:
 
 def _read_answer(data: Mapping[str, Any], reading: Reading) -> None:
     reading.finished = True
+    if not isinstance(data.get("choices"), list):
+        reading.error = "the answer has no choices"
     _read(data, reading, "message")
 
 
