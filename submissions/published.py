@@ -1,5 +1,5 @@
 """Submissions that ship with the project: real runs, graded on hardware by its judge, so that the
-first board that a newcomer sees has measured rows. One zip file a bundle in `published/`.
+first board that a newcomer sees has measured rows. One zip file a bundle in `bundles/`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from kernelmark.submissions.home import Home
 from kernelmark.submissions.inbox import new_staging
 
-FOLDER = Path(__file__).parent / "published"
+FOLDER = Path(__file__).parent / "bundles"
 
 
 def deliver_published(home: Home) -> int:

@@ -14,15 +14,17 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from kernelmark.benchmark.suites import suite_digest
 from kernelmark.evaluators.campaigns.records import Attempt, Production, Run
 from kernelmark.evaluators.grading.records import Candidate, Verdict
 from kernelmark.evaluators.metering.ledger import LedgerRow
+from kernelmark.operators.records import Tier
 from kernelmark.submissions.bundle import (
     ATTEMPTS,
     BUNDLE_SCHEMA_VERSION,
@@ -47,6 +49,10 @@ MAX_LINE_BYTES = 16 << 20
 MAX_LINES = 200_000
 MAX_DEPTH = 64
 MAX_PROBLEMS = 200
+MAX_NAME = 300
+MAX_NOTES = 10_000
+_DISCLOSED = ("submitter", "organisation", "contact", "url", "licence")
+_RUN_NAMES = ("id", "method", "model", "language", "suite", "chip", "benchmark_version")
 _CLOCK_SKEW = timedelta(days=1)
 
 #: what each file of lines holds
@@ -93,8 +99,9 @@ class Contents:
 def read_bundle(root: Path, known_suites: Suites | None = None) -> Contents:
     """Reads and checks the bundle at `root`.
 
-    `known_suites` maps suite digests to the ids of their operators; a digest that is not among them
-    is a problem. None: suites are not checked.
+    `known_suites` maps suite digests to the ids of their operators, each operator's suite of one
+    among them (`Catalogue.members`); a digest that is not there is a problem. None: suites are not
+    checked.
     """
     contents = Contents()
     present = _plain_files(root, contents)
@@ -201,6 +208,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_manifest(submission: Submission, present: set[str], contents: Contents) -> None:
     _check_time(submission.sealed_at, "sealed_at", contents)
     _check_time(submission.run.created_at, "run.created_at", contents)
+    _check_texts(submission, contents)
     if submission.disclosure.attempts_declared < 1:
         contents.wrong(MANIFEST, "disclosure.attempts_declared: must be at least 1")
     for name in sorted(present - {MANIFEST} - set(submission.files)):
@@ -213,6 +221,23 @@ def _check_manifest(submission: Submission, present: set[str], contents: Content
     for name in REQUIRED:
         if name not in submission.files:
             contents.wrong(name, "is missing")
+
+
+def _check_texts(submission: Submission, contents: Contents) -> None:
+    """What a board shows: names on one line, nothing that a terminal or page would obey."""
+    said, run = submission.disclosure, submission.run
+    named = {f"disclosure.{name}": getattr(said, name) for name in _DISCLOSED}
+    named |= {f"run.{name}": getattr(run, name) for name in _RUN_NAMES}
+    for where, text in named.items():
+        if len(text) > MAX_NAME or not text.isprintable():
+            contents.wrong(MANIFEST, f"{where}: not one line of at most {MAX_NAME} characters")
+    plain = said.notes.replace("\n", "").replace("\t", "")
+    if len(said.notes) > MAX_NOTES or not plain.isprintable():
+        contents.wrong(MANIFEST, f"disclosure.notes: not text of at most {MAX_NOTES} characters")
+    if not said.licence.strip():
+        contents.wrong(MANIFEST, "disclosure.licence: is empty")
+    if any(count < 0 for count in submission.redactions.values()):
+        contents.wrong(MANIFEST, "redactions: counts make no sense")
 
 
 def _check_time(text: str, where: str, contents: Contents) -> None:
@@ -309,6 +334,8 @@ def _cross_check(submission: Submission, contents: Contents, known_suites: Suite
 
 def _check_suite(submission: Submission, contents: Contents, known_suites: Suites | None) -> None:
     run = submission.run
+    if run.tier not in get_args(Tier):
+        contents.wrong(RUN, f"tier: {shown(run.tier)} is none")
     if not run.operators:
         contents.wrong(RUN, "operators: is empty")
     if known_suites is None:
@@ -323,6 +350,16 @@ def _check_suite(submission: Submission, contents: Contents, known_suites: Suite
         contents.wrong(RUN, f"suite_size: suite {shown(run.suite)} has {len(members)}")
     elif submission.complete and set(run.operators) != members:
         contents.wrong(MANIFEST, "complete: operators of the suite are missing")
+    for operator, digest in run.operators.items():
+        # Each operator is a suite of one; a made-up definition could never be graded again.
+        if operator in (members or ()) and _digest_alone(operator, digest) not in known_suites:
+            contents.wrong(RUN, f"operators: {shown(operator)} is not defined like that")
+
+
+@lru_cache(4096)
+def _digest_alone(operator: str, digest: str) -> str:
+    """The digest of the suite that is only this operator; the same few come again and again."""
+    return suite_digest({operator: digest})
 
 
 def _check_attempts(submission: Submission, contents: Contents) -> None:
@@ -384,7 +421,18 @@ def _check_verdicts(submission: Submission, contents: Contents) -> None:
         judged.add(key)
         if verdict.chip != chip:
             contents.wrong(where, f"chip {shown(verdict.chip)} is not the run's ({shown(chip)})")
+        _check_circumstances(submission.run, verdict, where, contents)
         _check_verdict(verdict, where, contents)
+
+
+def _check_circumstances(run: Run, verdict: Verdict, where: str, contents: Contents) -> None:
+    """A verdict is of the run's cases and tier, and attests what its chip can."""
+    if verdict.dataset != run.dataset:
+        contents.wrong(where, "dataset: its cases are not those of the run")
+    if (verdict.attests == "interpreted") != (verdict.chip == "interpreter"):
+        contents.wrong(where, f"attests: {verdict.attests} on {shown(verdict.chip)}")
+    if verdict.status == "passed" and verdict.tier != run.tier:
+        contents.wrong(where, f"tier {shown(verdict.tier)} is not the run's ({shown(run.tier)})")
 
 
 def _check_verdict(verdict: Verdict, where: str, contents: Contents) -> None:
@@ -398,6 +446,8 @@ def _check_verdict(verdict: Verdict, where: str, contents: Contents) -> None:
     if verdict.status == "passed":
         if not all(gate.passed for gate in verdict.gates):
             contents.wrong(where, "passed, with a gate that failed")
+        if not verdict.comparisons:
+            contents.wrong(where, "passed, with nothing compared")
         if not all(comparison.status == "passed" for comparison in verdict.comparisons):
             contents.wrong(where, "passed, with a comparison that failed")
     if _depth(verdict.evidence) > MAX_DEPTH:
