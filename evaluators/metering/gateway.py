@@ -214,7 +214,7 @@ class Gateway:
             return refuse(provider, 400, str(error), "invalid_request")
         row = self._row(grant, dialect, asked, body, upstream, request)
         changed = dialect.with_usage(data)
-        sent = body if changed is None else json.dumps(changed, ensure_ascii=False).encode()
+        sent = body if changed is None else _encoded(changed)
         url = provider.upstream_url(upstream.base_url, path) + _query(request)
         forward = Forward(url, sent, upstream.key, changed is not None)
         return await self._metered(request, dialect, grant, row, asked, forward)
@@ -413,6 +413,13 @@ def _read_body(body: bytes) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ValueError("the body is not a JSON object")
     return data
+
+
+def _encoded(data: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which only an escape can say
+        return json.dumps(data).encode()
 
 
 def _query(request: web.Request) -> str:

@@ -180,7 +180,8 @@ def _aborted(row: LedgerRow) -> LedgerRow:
 
 
 def _write(file: int, row: LedgerRow, path: Path) -> None:
-    line = json.dumps(dataclasses.asdict(row), sort_keys=True).encode() + b"\n"
+    text = json.dumps(dataclasses.asdict(row), sort_keys=True, ensure_ascii=False)
+    line = text.encode(errors="replace") + b"\n"  # clients and providers chose what it holds
     written = os.write(file, line)
     if written != len(line):
         raise OSError(f"{path}: wrote {written} of {len(line)} bytes")

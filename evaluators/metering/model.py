@@ -90,7 +90,9 @@ class Model:
         if not answer.choices:  # some providers filter content so
             return Reply("", "", answer.model or "")
         choice = answer.choices[0]
-        return Reply(choice.message.content or "", choice.finish_reason or "", answer.model or "")
+        # Half of a surrogate pair, which JSON can say, would be in no file and no later request.
+        text = (choice.message.content or "").encode(errors="replace").decode()
+        return Reply(text, choice.finish_reason or "", answer.model or "")
 
     @property
     def spent_tokens(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
@@ -154,6 +155,15 @@ def test_a_compressed_body_is_sent_on_plain(bench: Bench) -> None:
     (asked,) = bench.upstream.requests
     assert asked.body == body
     assert "Content-Encoding" not in asked.headers
+
+
+def test_half_a_character_goes_on_as_it_came(bench: Bench) -> None:
+    """Agents cut texts anywhere; the request is changed here, to ask for usage."""
+    said = [{"role": "user", "content": "\ud83d"}]
+    body = {"model": "m", "stream": True, "messages": said}
+    assert bench.ask("v1/chat/completions", json.dumps(body).encode()).status == 200
+    (asked,) = bench.upstream.requests
+    assert asked.body["messages"] == said
 
 
 SERVER_TOOLS = {

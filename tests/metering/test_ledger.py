@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     rows = read_ledger(tmp_path / "ledger.jsonl")
     assert rows == [ROW] * 3
     assert total_tokens(rows) == 36
+
+
+def test_half_a_character_in_a_name_does_not_get_into_the_file(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.append(replace(ROW, model_requested="\udcffé\ud83d", session="\u2028\n"))
+    (row,) = read_ledger(tmp_path / "ledger.jsonl")
+    assert (row.model_requested, row.session) == ("?é?", "\u2028\n")
 
 
 def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:

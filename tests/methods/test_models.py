@@ -27,6 +27,7 @@ ODD = {
     "odd-page": b"<html>busy</html>",
     "odd-error": b'{"error": {"message": "overloaded", "code": 503}}',
     "odd-nothing": b'{"id": "1", "model": "m", "choices": []}',
+    "odd-text": rb'{"id": "1", "model": "m", "choices": [{"message": {"content": "\ud83d"}}]}',
     "odd-choice": b'{"id": "1", "model": "m", "choices": [{}]}',
     "odd-message": b'{"id": "1", "model": "m", "choices": [{"message": {"content": [1]}}]}',
 }
@@ -49,16 +50,14 @@ def upstream() -> Iterator[Upstream]:
 
 
 def run_one_shot(
-    root: Path, model: str, url: str, *, key: str = KEY, budget: str = ""
+    root: Path, model: str, url: str, *, key: str = KEY, budget: str = "", name: str = "one-shot"
 ) -> tuple[RunFolder, Attempt, list[LedgerRow]]:
-    """Produces (without grading) softmax with `model`; the one attempt and the ledger."""
-    method, suite, chip = make_method("one-shot", {}), get_suite("aten::softmax"), "interpreter"
+    """Produces (without grading) softmax with `model`; the last attempt and the ledger."""
+    method, suite, chip = make_method(name, {}), get_suite("aten::softmax"), "interpreter"
     if (root / "run.json").exists():
         folder = RunFolder.open(root)
     else:
-        run = plan_run(
-            "one-shot", method, model, suite, suite.operators, get_chip(chip), tier="small"
-        )
+        run = plan_run(name, method, model, suite, suite.operators, get_chip(chip), tier="small")
         folder = RunFolder.create(root, run)
     tasks = make_tasks(suite.operators, get_chip(chip), get_language("triton"))
     with metered_model(
@@ -72,7 +71,7 @@ def run_one_shot(
         answers=folder.workspaces,
     ) as access:
         Campaign(folder, method, tasks, Tools(None, model=access)).run()
-    (attempt,) = folder.attempts()
+    *_, attempt = folder.attempts()
     return folder, attempt, read_ledger(folder.ledger_path)
 
 
@@ -109,6 +108,15 @@ def test_what_goes_wrong_has_a_status(
     _, attempt, rows = run_one_shot(tmp_path / "run", model, upstream.url("openai"))
     assert attempt.failure == failure
     assert len(rows) == len(upstream.requests) == 1  # nothing was tried again behind our back
+
+
+def test_half_a_character_can_be_fed_back(tmp_path: Path, upstream: Upstream) -> None:
+    """JSON can say what no text file can hold."""
+    _, attempt, rows = run_one_shot(
+        tmp_path / "run", "odd-text", upstream.url("openai"), name="refine"
+    )
+    assert (attempt.number, attempt.failure) == (4, "no_candidate")
+    assert len(rows) == len(upstream.requests) == 4
 
 
 def test_a_refused_key(tmp_path: Path, upstream: Upstream) -> None:
