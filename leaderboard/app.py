@@ -34,16 +34,30 @@ PAGES = {
     ],
 }
 
+#: words of charts: axes, names of points, of lines
+CHART_WORDS = (
+    ".js-plotly-plot :is(.xtick text, .ytick text, .xtitle, .ytitle, .textpoint text, "
+    ".annotation-text)"
+)
 #: where Streamlit's own colours are too faint: what is chosen (white on the light primary colour),
-#: and highlighted source
+#: words of charts, and highlighted source
 CONTRAST = {
     "dark": "[data-testid=stMultiSelect] span[title], "
-    "[data-testid=stMultiSelect] span[title] ~ * { color: #10141a }",
-    "light": "pre .token.string, pre .token.string span { color: #0a6b27 !important } "
+    "[data-testid=stMultiSelect] span[title] ~ * { color: #10141a } "
+    f"{CHART_WORDS} {{ fill: #c3c8d2 !important }}",
+    "light": f"{CHART_WORDS} {{ fill: #4d5361 !important }} "
+    "pre .token.string, pre .token.string span { color: #0a6b27 !important } "
     "pre .token:is(.keyword, .function, .builtin, .boolean, .number) { color: #14569b !important } "
     "pre .token:is(.operator, .decorator, .annotation) { color: #9a4706 !important } "
     "pre .token.comment, pre .linenumber { color: #5c6270 !important }",
 }
+#: room for tables: Streamlit leaves a third of a laptop's screen empty
+ROOM = (
+    "@media (min-width: 768px) { [data-testid=stMainBlockContainer] "
+    "{ padding: 3.5rem 2.5rem 4rem } }"
+    # Maps scroll sideways on a phone: squeezed, their cells could not be read.
+    "[class*=st-key-map] { overflow-x: auto } [class*=st-key-map] > * { min-width: 44rem }"
+)
 #: choices that pages have in common
 SHARED = {
     **dict.fromkeys(("Board", "Cost and quality", "Speed curve", "Operators"), ("suite", "chip")),
@@ -70,7 +84,7 @@ with st.sidebar:
     st.session_state["plain"] = state.flag(
         "Plain tables", "plain", help="Tables for keyboards, screen readers and printing."
     )
-st.html(f"<style>{CONTRAST.get(st.context.theme.type or 'light', '')}</style>")
+st.html(f"<style>{ROOM} {CONTRAST.get(st.context.theme.type or 'light', '')}</style>")
 st.title(page.title)
 try:
     page.run()

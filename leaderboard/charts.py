@@ -328,7 +328,7 @@ def portability_map(shares: pd.DataFrame) -> go.Figure:
         go.Heatmap(
             z=shares.to_numpy(),
             x=[for_figure(c) for c in shares.columns],
-            y=[for_figure(i) for i in shares.index],
+            y=[for_figure(i, 60) for i in shares.index],
             texttemplate="%{z:.0%}",
             hovertemplate="%{y}<br>%{x}: %{z:.1%}<extra></extra>",
             colorscale="Blues",
@@ -362,9 +362,15 @@ def failure_bars(counts: pd.DataFrame) -> go.Figure:
                 text=[LETTERS.get(status, "") if n else "" for n in counts[status]],
                 textposition="inside",
                 insidetextanchor="middle",
+                textangle=0,
                 marker={
                     "color": COLOURS[i % len(COLOURS)],
-                    "pattern": {"shape": PATTERNS[i // len(COLOURS) % len(PATTERNS)]},
+                    # Over the colour: letters on a hatch that shows the page could not be read.
+                    "pattern": {
+                        "shape": PATTERNS[i // len(COLOURS) % len(PATTERNS)],
+                        "fillmode": "overlay",
+                        "fgcolor": "rgba(255, 255, 255, 0.45)",
+                    },
                 },
                 hovertemplate="%{y}: %{x} %{fullData.name}<extra></extra>",
             )

@@ -23,6 +23,8 @@ _STYLE = """<style>
 .km{border-collapse:collapse;font-size:.875rem;width:100%}
 .km th,.km td{border-bottom:1px solid rgba(128,128,128,.4);padding:.3rem .6rem;text-align:left;
 vertical-align:top;overflow-wrap:anywhere;min-width:3.2rem}
+.km th{overflow-wrap:normal}
+.km .km-t{min-width:6.5rem}
 .km .km-n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .km a{text-decoration:underline}
 .km caption{caption-side:top;text-align:left;padding:.2rem 0}
@@ -158,7 +160,9 @@ def _cell(value: object, column: Column) -> str:
 
 
 def _class(column: Column) -> str:
-    return "" if column.kind in ("text", "link") else ' class="km-n"'
+    if column.kind == "link" or (column.kind == "text" and isinstance(column.width, int)):
+        return ""
+    return ' class="km-t"' if column.kind == "text" else ' class="km-n"'
 
 
 def _any(column: pd.Series) -> bool:

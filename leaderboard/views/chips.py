@@ -59,13 +59,13 @@ def methods() -> None:
     tables.table(
         rows.assign(entry=parts.entry_links(rows)),
         {
+            "entry": Column("details", "link", width=60),
             "method": Column("method"),
             "model": Column("model"),
             "chip_name": Column("chip"),
             "solved_share": Column("solved", "percent", 0),
             "score": Column("score", "number", 3),
             "speedup": Column("speedup", "number"),
-            "entry": Column("details", "link"),
         },
         "by-chip",
         "Entries of this suite by method and chip",
@@ -136,19 +136,22 @@ def targets() -> None:
         st.info("No run over this suite was compiled for other targets (--chip nvidia,targets).")
         return
     firsts = found.drop_duplicates("submission")
-    names = dict(zip(firsts["submission"], parts.entry_names(firsts, 30), strict=True))
+    names = {
+        submission: name if name.endswith(f"({chip})") else f"{name} ({chip})"
+        for submission, chip, name in zip(
+            firsts["submission"], firsts["chip"], parts.entry_names(firsts, 30), strict=True
+        )
+    }
     found = found.assign(
-        share=found["compiled"] / found["tried"],
-        name=[
-            f"{names[s]} on {c}" for s, c in zip(found["submission"], found["chip"], strict=True)
-        ],
+        share=found["compiled"] / found["tried"], name=[names[s] for s in found["submission"]]
     )
     wide = found.pivot_table(index="name", columns="target", values="share", aggfunc="first")
     wide = wide[sorted(wide.columns, key=lambda t: (t.startswith("gfx"), len(t), t))]
-    st.plotly_chart(
-        charts.portability_map(wide.head(30)),
-        alt="Share of candidates that compile for each target; the table below holds the values",
-    )
+    with st.container(key="map-targets"):
+        st.plotly_chart(
+            charts.portability_map(wide.head(30)),
+            alt="Share of candidates that compile for each target; the table below holds them",
+        )
     tables.table(
         wide.reset_index(),
         {"name": Column("entry"), **{t: Column(str(t), "percent", 0) for t in wide.columns}},

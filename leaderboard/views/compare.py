@@ -14,11 +14,15 @@ entries = parts.frame(queries.SUITE_ENTRIES, **suite)
 if len(entries) < 2:
     st.info("Two entries on one suite are needed. The board shows which there are.")
     parts.stop()
-# The pair that a page without a choice opens on: the best two of the largest board.
+# The pair that a page without a choice opens on: the best two of the board that this visit looked
+# at, else of the largest.
 size = entries.groupby(["chip", "sku"])["latest"].transform("sum")
-entries = entries.assign(size=size).sort_values(
-    ["latest", "size", "chip", "sku", "rank", "score"],
-    ascending=[False, False, True, True, True, False],
+looked_at = state.kept(["chip"]).get("chip")
+entries = entries.assign(
+    size=size, here=[parts.chip_name(row) == looked_at for row in entries.to_dict("records")]
+).sort_values(
+    ["latest", "here", "size", "chip", "sku", "rank", "score"],
+    ascending=[False, False, False, True, True, True, False],
     kind="stable",
 )
 labels = parts.labels_of(entries)
@@ -75,6 +79,7 @@ tables.table(
     shown.assign(open=[parts.link("operator", operator=o) for o in shown["operator"]]),
     {
         "operator": Column("operator", width="medium"),
+        "open": Column("details", "link", width=60),
         "family": Column("family"),
         "winner": Column("who wins"),
         "first_status": Column("first: status"),
@@ -82,7 +87,6 @@ tables.table(
         "first_speedup": Column("first: speedup", "number"),
         "second_speedup": Column("second: speedup", "number"),
         "ratio": Column("first / second", "number"),
-        "open": Column("operator's page", "link"),
     },
     "compare",
     "Both entries by operator",

@@ -63,7 +63,7 @@ tables.table(
         "kind": Column("kind"),
         "quality": Column(charts.QUALITIES[quality], "number", 3),
         "cost": Column(charts.COSTS[cost][1], *SHOWN[cost]),
-        "where": Column("where"),
+        "where": Column("where", width=110),
         "solved": count("solved"),
         "tokens": Column("tokens in all", "compact"),
         "cost_usd": Column("$ in all", "dollars"),

@@ -52,6 +52,7 @@ if view == "Operators":
         cells.assign(open=links),
         {
             "operator": Column("operator", width="medium"),
+            "open": Column("details", "link", width=60),
             "family": Column("family"),
             "status": Column("status"),
             "speedup": Column("speedup", "number"),
@@ -61,7 +62,6 @@ if view == "Operators":
             "attempts": count("attempts"),
             "tokens": Column("tokens", "compact"),
             "said": Column("what the judge said", width="large"),
-            "open": Column("details", "link"),
         },
         "cells",
         "Results of this entry by operator",

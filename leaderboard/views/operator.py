@@ -83,6 +83,7 @@ if view == "Who solved it":
         {
             "method": Column("method"),
             "model": Column("model"),
+            "details": Column("details", "link", width=60),
             "kind": Column("kind"),
             "status": Column("status"),
             "speedup": Column("speedup", "number"),
@@ -93,7 +94,6 @@ if view == "Who solved it":
             "attempts": count("attempts"),
             "message": Column("what the judge said", width="large"),
             "trust": Column("trust"),
-            "details": Column("details", "link"),
         },
         "results",
         "Results of this operator on this chip",
@@ -144,8 +144,8 @@ else:
         {
             "error_class": Column("failure"),
             "entries": count("entries"),
-            "example": Column("one message", width="large"),
-            "details": Column("details", "link"),
+            "details": Column("example", "link", width=70),
+            "example": Column("its message", width="large"),
         },
         "failures",
         "Why entries failed at this operator on this chip",

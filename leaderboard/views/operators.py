@@ -32,15 +32,15 @@ summary = summary.assign(
     unsolved=["nobody yet" if n == 0 else "" for n in summary["solved"]],
 )
 never = int((summary["solved"] == 0).sum())
-st.text(
-    f"{len(summary)} operators, {len(rows)} entries; {never} operators are solved by nobody yet."
-)
+unsolved = f"{never} solved by nobody yet" if never else "each solved by somebody"
+st.text(f"{len(summary)} operators, {len(rows)} entries; {unsolved}.")
 view = state.section("Show", ["Map", "Table"], "view")
 if view == "Map":
-    st.plotly_chart(
-        charts.operator_map(cells, names),
-        alt="Operators by entries; the same values are under Table and in the files",
-    )
+    with st.container(key="map-operators"):
+        st.plotly_chart(
+            charts.operator_map(cells, names),
+            alt="Operators by entries; the same values are under Table and in the files",
+        )
     occurring = set(cells["status"])
     legend = [
         f"{letter} {status}" for status, letter in charts.LETTERS.items() if status in occurring
@@ -55,6 +55,7 @@ else:
         summary,
         {
             "operator": Column("operator", width="medium"),
+            "open": Column("details", "link", width=60),
             "family": Column("family"),
             "kind": Column("kind"),
             "solved": count("solved by"),
@@ -64,7 +65,6 @@ else:
             "median_speedup": Column("median speedup", "number"),
             "best_roofline": Column("best roofline", "percent", 0),
             "usual_failure": Column("most usual failure"),
-            "open": Column("details", "link"),
         },
         "operators",
         "Operators with how many entries solve them",

@@ -107,7 +107,7 @@ def test_fits_a_phone(new_page: Callable[..., Page], address: str, path: str) ->
     wide = page.evaluate(
         """[...document.querySelectorAll('[data-testid=stMain] *')].filter(e =>
            e.getBoundingClientRect().right > 391 && !e.closest('.km-wrap, pre, canvas, svg') &&
-           !e.closest('[data-testid=stDataFrame], [data-testid=stButtonGroup]')
+           !e.closest('[class*=st-key-map], [data-testid=stDataFrame], [data-testid=stButtonGroup]')
         ).map(e => e.outerHTML.slice(0, 120))"""
     )
     assert wide == []

@@ -296,7 +296,7 @@ class _Run:
         entry = self.entry
         notes = "Made by a generator; nothing here was measured."
         if self.amount.varied and entry.number % 9 == 4:
-            notes = "<b>bold</b> [link](javascript:alert(1)) \x1b[31mred " + "long " * 300
+            notes = "<b>bold</b> [link](javascript:alert(1)) {{7*7}} " + "long " * 300
         number = (entry.number * 7 + entry.variant) % 5
         return Disclosure(
             submitter=f"team-{entry.variant:02d}" if entry.variant else "kernelmark",
