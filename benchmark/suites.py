@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -129,8 +129,12 @@ class Suite:
     @cached_property
     def digest(self) -> str:
         """sha256 over the members' ids and definitions, 64 hex digits: the suite's version."""
-        members = sorted((operator.id, operator_digest(operator)) for operator in self.operators)
-        return hashlib.sha256(json.dumps(members).encode()).hexdigest()
+        return suite_digest({operator.id: operator_digest(operator) for operator in self.operators})
+
+
+def suite_digest(members: Mapping[str, str]) -> str:
+    """The digest of a suite from those of its members' definitions, by operator id."""
+    return hashlib.sha256(json.dumps(sorted(members.items())).encode()).hexdigest()
 
 
 @cache

@@ -80,6 +80,12 @@ def change_run(bundle: Path, key: str, to: Any) -> None:
     change(bundle / RUN, key, to=to)
 
 
+def digests(bundle: Path) -> dict[str, str]:
+    """Digests of the run's operators."""
+    found: dict[str, str] = json.loads((bundle / RUN).read_text())["operators"]
+    return found
+
+
 def edit(path: Path, line: int, *keys: Any, to: Any) -> None:
     """Sets one value inside a line of a file of lines."""
     lines = path.read_text().splitlines()
@@ -300,6 +306,47 @@ FORGED: dict[str, tuple[Breakage, str]] = {
     "key in a note": (
         lambda b: edit(b / ATTEMPTS, 1, "attempts", 0, "note", to="use sk-ant-" + "a1B2" * 12),
         "attempts.jsonl:1: holds what looks like a secret (provider key)",
+    ),
+    "passed with nothing compared": (
+        lambda b: edit(b / VERDICTS, 1, "comparisons", to=[]),
+        "verdicts.jsonl:1: passed, with nothing compared",
+    ),
+    "other cases": (
+        lambda b: edit(b / VERDICTS, 1, "dataset", to="0" * 64),
+        "verdicts.jsonl:1: dataset: its cases are not those of the run",
+    ),
+    "interpreted on an accelerator": (
+        lambda b: edit(b / VERDICTS, 1, "attests", to="interpreted"),
+        "verdicts.jsonl:1: attests: interpreted on nvidia",
+    ),
+    "smaller cases": (
+        lambda b: edit(b / VERDICTS, 1, "tier", to="small"),
+        "verdicts.jsonl:1: tier small is not the run's (full)",
+    ),
+    "no tier": (lambda b: change_run(b, "tier", to="easy"), "run.json: tier: easy is none"),
+    "made-up definition": (
+        lambda b: change_run(b, "operators", to={**digests(b), DEMO[0]: "0" * 64}),
+        "run.json: operators: aten::add is not defined like that",
+    ),
+    "name with a command": (
+        lambda b: change(b / MANIFEST, "disclosure", "submitter", to="\x1b[31mroot"),
+        "submission.json: disclosure.submitter: not one line",
+    ),
+    "method without end": (
+        lambda b: change_run(b, "method", to="m" * 9999),
+        "submission.json: run.method: not one line",
+    ),
+    "notes with a command": (
+        lambda b: change(b / MANIFEST, "disclosure", "notes", to="fine\n\x1b]0;x"),
+        "submission.json: disclosure.notes: not text",
+    ),
+    "no licence": (
+        lambda b: change(b / MANIFEST, "disclosure", "licence", to=" "),
+        "submission.json: disclosure.licence: is empty",
+    ),
+    "redacted less than nothing": (
+        lambda b: change(b / MANIFEST, "redactions", to={"x": -1}),
+        "submission.json: redactions: counts make no sense",
     ),
     "key on a line of its own": (
         lambda b: edit(b / ATTEMPTS, 1, "attempts", 0, "note", to="key:\nsk-ant-" + "a1B2" * 12),

@@ -192,6 +192,7 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "card path": (text(CARD, "path: data/cases/", "path: data/case/"), CARD, "configs"),
     "card split": (text(CARD, "- split: test", "- split: train"), CARD, "configs"),
     "card count": (text(CARD, "num_examples: 8", "num_examples: 9"), CARD, "splits of operators"),
+    "card size": (text(CARD, "num_bytes: ", "bytes: "), CARD, "splits of "),
     "card feature": (text(CARD, "name: flops", "name: flop"), CARD, "features of cases"),
     "card canary": (text(CARD, CANARY, "none"), CARD, "canary is missing"),
     "Croissant": (text(CROISSANT, '"@type": "cr:Field"', '"@type": "cr:Fild"'), CROISSANT, ""),
