@@ -25,13 +25,15 @@ _STYLE = """
   :root { --ink: #e8ebf0; --paper: #12161d; --line: #3a4250; --link: #9cc7f5 }
 }
 body { color: var(--ink); background: var(--paper); font: 16px/1.5 system-ui, sans-serif;
-  margin: 1rem auto; max-width: 72rem; padding: 0 1rem }
+  margin: 1rem auto; max-width: 84rem; padding: 0 1rem }
 a { color: var(--link) }
 .wide { overflow-x: auto }
-table { border-collapse: collapse; width: 100% }
+table { border-collapse: collapse; width: 100%; font-size: .875rem }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
   vertical-align: top; overflow-wrap: anywhere; min-width: 3rem }
-td.number { text-align: right; font-variant-numeric: tabular-nums }
+th { overflow-wrap: normal }
+td:not(.number, :empty, :first-child) { min-width: 5.5rem }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 """
 
 
@@ -101,7 +103,7 @@ def _cell(value: Any) -> str:
     if value is None:
         return "<td></td>"
     if isinstance(value, float):
-        return f'<td class="number">{value:,.3f}</td>'
+        return f'<td class="number">{value:,.{0 if abs(value) >= 1000 else 3}f}</td>'
     return f"<td>{html.escape(str(value))}</td>"
 
 
