@@ -160,7 +160,8 @@ def _cell(value: object, column: Column) -> str:
 
 
 def _class(column: Column) -> str:
-    if column.kind == "link" or (column.kind == "text" and isinstance(column.width, int)):
+    narrow = isinstance(column.width, int) and column.width < 80
+    if column.kind == "link" or (column.kind == "text" and narrow):
         return ""
     return ' class="km-t"' if column.kind == "text" else ' class="km-n"'
 
