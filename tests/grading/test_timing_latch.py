@@ -132,7 +132,7 @@ class FakeCall:
 def sampled(monkeypatch: pytest.MonkeyPatch, codes: dict[str, int]) -> telemetry.Summary:
     monkeypatch.setattr(telemetry.ctypes, "CDLL", lambda name: FakeNvml(codes))
     with telemetry.Telemetry(interval_s=0.005, ours=[11]) as found:
-        time.sleep(0.05)
+        time.sleep(0.5)
     return found.summary
 
 
