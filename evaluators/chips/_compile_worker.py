@@ -49,13 +49,14 @@ _NEEDED = (
     *("torch", "triton", "triton.language", "kernelmark.evaluators.chips._compiling"),
     *("kernelmark.evaluators.chips._drivers", "kernelmark.evaluators.languages.triton"),
 )
-#: not in every Triton; and what `torch.broadcast_shapes` imports (sympy: half a second)
+#: not in every Triton
 _HELPFUL = (
     *("triton.backends.nvidia.compiler", "triton.backends.amd.compiler"),
     *("triton.compiler.code_generator", "triton.experimental.gluon"),
     *("triton.tools.tensor_descriptor", "triton.language.extra.libdevice"),
-    "torch.fx.experimental.symbolic_shapes",
 )
+#: what a first `torch.broadcast_shapes` imports: a second, so only for who names it
+_BROADCASTS = "torch.fx.experimental.symbolic_shapes"
 
 _OPERATORS = str(PACKAGE / "operators")  #: hidden from candidates
 _MAX_MESSAGES = 4096
@@ -98,6 +99,8 @@ def main(fd: int, rooted: bool) -> None:
     with contextlib.suppress(Closed):
         while True:
             job, _ = channel.receive()
+            if "broadcast_shapes" in str(job):
+                importlib.import_module(_BROADCASTS)
             channel.send({"results": [to_json(r) for r in Job(job, rooted, namespace).run()]})
 
 
