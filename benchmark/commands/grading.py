@@ -123,21 +123,24 @@ def portability(
     as_json: AsJson = False,
 ) -> None:
     """Compile one candidate for every target; no accelerator is needed."""
-    from kernelmark.benchmark.rendering import err, print_json
-    from kernelmark.evaluators.campaigns.report import print_portability
-    from kernelmark.evaluators.campaigns.sources import read_candidate
-    from kernelmark.evaluators.chips.portability import portability as compile_for
-    from kernelmark.evaluators.chips.registry import compile_targets
-    from kernelmark.evaluators.grading.records import to_json
-    from kernelmark.operators.registry import UnknownName, get_operator
+    from kernelmark.evaluators.chips.portability import Compiler
 
-    operator = get_operator(op)
-    candidate = read_candidate(file, operator, language, entry)
-    targets = [name.strip() for name in chip.split(",") if name.strip()] or compile_targets()
-    for target in targets:
-        if target not in compile_targets():
-            raise UnknownName("compile target", target, compile_targets())
-    with err().status(f"compiling for {len(targets)} targets"):
-        rows = compile_for(candidate, operator, targets, cache=portability_cache())
+    with Compiler(cache=portability_cache()) as compiler:
+        compiler.start()  # the helper gets ready while this process imports torch
+        from kernelmark.benchmark.rendering import err, print_json
+        from kernelmark.evaluators.campaigns.report import print_portability
+        from kernelmark.evaluators.campaigns.sources import read_candidate
+        from kernelmark.evaluators.chips.registry import compile_targets
+        from kernelmark.evaluators.grading.records import to_json
+        from kernelmark.operators.registry import UnknownName, get_operator
+
+        operator = get_operator(op)
+        candidate = read_candidate(file, operator, language, entry)
+        targets = [name.strip() for name in chip.split(",") if name.strip()] or compile_targets()
+        for target in targets:
+            if target not in compile_targets():
+                raise UnknownName("compile target", target, compile_targets())
+        with err().status(f"compiling for {len(targets)} targets"):
+            rows = compiler.portability(candidate, operator, targets)
     print_json([to_json(row) for row in rows]) if as_json else print_portability(rows)
     raise typer.Exit(0 if all(row.status == "passed" for row in rows) else FAILED)
