@@ -99,7 +99,7 @@ def main(fd: int, rooted: bool) -> None:
     with contextlib.suppress(Closed):
         while True:
             job, _ = channel.receive()
-            if "broadcast_shapes" in str(job):
+            if "broadcast_shapes" in job["source"]:
                 importlib.import_module(_BROADCASTS)
             channel.send({"results": [to_json(r) for r in Job(job, rooted, namespace).run()]})
 

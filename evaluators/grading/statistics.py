@@ -216,13 +216,3 @@ def correction(found: Agreement, role: Role, cold_us: float, latency_us: float |
         return 1.0
     ratio = found.wall_us / found.claimed_us
     return max(1.0, ratio) if role == "candidate" else min(1.0, ratio)
-
-
-def host_explains(wall_us: float, device_us: float, host_us: float) -> bool:
-    """Whether an end-to-end latency is explained by device time and measured host time.
-
-    wall_us: the judge's time per call, calls one by one. host_us: the host's time to launch one
-    (from the judge's wait for "queued"). The two overlap at best, and add up at worst.
-    """
-    slack = tolerance_us(wall_us)
-    return max(device_us, host_us) - slack <= wall_us <= device_us + host_us + slack

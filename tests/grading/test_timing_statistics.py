@@ -158,10 +158,3 @@ def test_without_a_second_clock_nothing_agrees() -> None:
     found = judge.agreement(20.0, None, 20.0)
     assert not found.agree
     assert found.finding == "no_second_clock"
-
-
-@pytest.mark.parametrize(
-    ("wall", "explained"), [(50.0, True), (34.0, True), (70.0, False), (25.0, False)]
-)
-def test_latency_is_device_and_host_time(wall: float, explained: bool) -> None:
-    assert judge.host_explains(wall, device_us=20, host_us=33) is explained
