@@ -147,7 +147,7 @@ def demo() -> None:
     from kernelmark.submissions.catalogue import current_catalogue
     from kernelmark.submissions.inbox import deliver
     from kernelmark.submissions.ingest import ingest as take_in
-    from kernelmark.submissions.published import deliver_published
+    from kernelmark.submissions.shipped import deliver_shipped
 
     place = home()
     request = running.Request(method="reference", suite="demo", chips=("interpreter", "targets"))
@@ -156,7 +156,7 @@ def demo() -> None:
     running.carry_out(folder, Access("", "", ""), workers=4, place=here)
     summary.report(folder, as_json=False)
     deliver(place, RunFolder.open(folder.root), Disclosure())
-    deliver_published(place)
+    deliver_shipped(place)
     take_in(place, current_catalogue())
     build(place)
     with open_board(place) as connection:

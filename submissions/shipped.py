@@ -13,7 +13,7 @@ from kernelmark.submissions.inbox import new_staging
 FOLDER = Path(__file__).parent / "bundles"
 
 
-def deliver_published(home: Home) -> int:
+def deliver_shipped(home: Home) -> int:
     """Puts those that `home` has not ingested into its inbox; returns how many."""
     new = [path for path in sorted(FOLDER.glob("*.zip")) if not (home.bundles / path.stem).exists()]
     for path in new:
