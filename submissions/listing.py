@@ -49,8 +49,6 @@ COLUMNS: dict[str, pa.DataType] = {
     "ingested_at": _TEXT,
     "problems": _TEXT,  #: of a refused one, as JSON
 }
-#: columns that a list can be narrowed by
-FILTERS = ("state", "method", "kind", "model", "suite", "chip", "trust", "submitter")
 
 _QUERY = """
 SELECT s.*, 'accepted' AS state, t.trust, t.trust_reason, b.* EXCLUDE (submission)
@@ -69,7 +67,7 @@ Row = dict[str, Any]
 def list_submissions(home: Home, filters: Mapping[str, str] | None = None) -> list[Row]:
     """One row a submission, of `COLUMNS`; those not yet on the board tell what their manifest says.
 
-    `filters`: values by column of `FILTERS`; an empty value filters nothing.
+    `filters`: values by column of `COLUMNS`; an empty value filters nothing.
     """
     rows: list[Row] = []
     if home.current.exists():
