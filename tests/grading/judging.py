@@ -145,13 +145,17 @@ os.environ.update([_MARK.split("=")])
 
 
 def helpers() -> set[int]:
-    """Ids of the server and runner processes, and whatever they started, that live now."""
+    """Ids of the server and runner processes, and whatever they started, that live now.
+
+    They have sessions of their own: what else the tests of this process started (multiprocessing's
+    resource tracker, say) does not."""
     found = set()
     for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+        if not folder.name.isdigit():
             continue
         try:
-            if _MARK.encode() in (folder / "environ").read_bytes():
+            marked = _MARK.encode() in (folder / "environ").read_bytes()
+            if marked and os.getsid(int(folder.name)) != os.getsid(0):
                 found.add(int(folder.name))
         except OSError:
             continue

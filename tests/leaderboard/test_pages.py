@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ ADDRESSES = [(view, {}) for view in VIEWS] + [
     (view, {name: value}) for view, (name, values) in SECTIONS.items() for value in values
 ]
 EVIDENCE = ["Source", "Verdict", "Correctness", "Timing", "Portability", "Ledger", "Attempts"]
+
+
+@pytest.fixture(autouse=True)
+def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streamlit leaves the app as `__main__`, which processes that later tests spawn would run."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 def open_page(page: str, plain: bool = False, **parameters: Any) -> AppTest:
