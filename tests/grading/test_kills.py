@@ -23,14 +23,17 @@ WRONG = HONEST.replace("v * 2", "v * 3")
 
 
 def kill_one(after_s: float, dice: random.Random) -> threading.Thread:
-    """Kills one of the helper processes that live after `after_s` seconds."""
+    """Kills one of the helper processes that live after `after_s` seconds, and sees it die: a
+    server that is still dying would fail the next grade, which has a kill of its own."""
 
     def strike() -> None:
         time.sleep(after_s)
         victims = sorted(helpers())
         if victims:
+            victim = dice.choice(victims)
             with contextlib.suppress(ProcessLookupError):
-                os.kill(dice.choice(victims), signal.SIGKILL)
+                os.kill(victim, signal.SIGKILL)
+            assert vanishes(lambda: helpers() & {victim})
 
     thread = threading.Thread(target=strike)
     thread.start()

@@ -1,69 +1,74 @@
 """Stable sort along a dimension: tiles sorted on chip, then runs merged by rank.
 
-Every element becomes an integer key that orders like the value: floats by their bits, with
-negative ones turned round, -0 made 0, and NaN the largest; descending turns all bits round, which
-keeps equal elements in order. A first kernel sorts tiles. Keys of 32 bits are joined with their
-position into one 64-bit number, so no two are equal and a bitonic sort (`tl.sort`) is stable;
-64-bit keys of a smaller tile find their rank by counting. Then runs are merged in pairs until one
-is left: an element knows its place in its own run and finds by binary search how many of the other
-run come before it (of equal ones, those of the left run do). The last kernel fetches the values by
-index.
+A first kernel makes every element an integer key that orders like the value: a float's key is its
+magnitude bits under its sign, so both zeros are 0, and NaN the largest; descending turns all bits
+round, which keeps equal elements in order. What follows knows keys alone, whatever they came from.
+Tiles are sorted: keys of 32 bits are joined with their position into one 64-bit number, so no two
+are equal and a bitonic sort (`tl.sort`) is stable; 64-bit keys of a smaller tile find their rank by
+counting. Then runs are merged in pairs until one is left: an element knows its place in its own run
+and finds by binary search how many of the other run come before it (of equal ones, those of the
+left run do). The last kernel fetches the values by index.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-_LEAF = 2048  # elements of a tile of 32-bit keys
+_LEAF = 1024  # elements of a tile of 32-bit keys
 _LEAF_WIDE = 64  # and of 64-bit keys
 _BLOCK = 1024  # elements merged by a program
 
-
-@triton.jit
-def _key(value, WIDE: tl.constexpr, DESCENDING: tl.constexpr):
-    """An int32 (WIDE: int64) in the order of `value`."""
-    if value.dtype.is_floating():
-        if WIDE:
-            bits = tl.where(value == 0, 0.0, value).to(tl.int64, bitcast=True)
-            key = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
-            key = tl.where(value != value, 0x7FFFFFFFFFFFFFFF, key)
-        else:
-            value = value.to(tl.float32)
-            bits = tl.where(value == 0, 0.0, value).to(tl.int32, bitcast=True)
-            key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
-            key = tl.where(value != value, 0x7FFFFFFF, key)
-    else:
-        key = value.to(tl.int64) if WIDE else value.to(tl.int32)
-    return ~key if DESCENDING else key
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+#: bits of the infinities; whatever lies above is NaN
+_INFINITY = {
+    torch.float16: 0x7C00,
+    torch.bfloat16: 0x7F80,
+    torch.float32: 0x7F800000,
+    torch.float64: 0x7FF0000000000000,
+}
 
 
 @triton.jit
-def _sort_tiles(x, keys, places, n, x_row, x_n, DESCENDING: tl.constexpr, LEAF: tl.constexpr):
-    tiles = tl.cdiv(n, LEAF)
+def _make_keys(
+    x, keys, infinity, n, x_row, x_n,
+    FLOAT: tl.constexpr, DESCENDING: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    tiles = tl.cdiv(n, BLOCK)
     row = (tl.program_id(0) // tiles).to(tl.int64)
+    i = ((tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
+    bits = tl.load(x + row * x_row + i * x_n, mask=i < n, other=0)
+    largest: tl.constexpr = (1 << (bits.dtype.primitive_bitwidth - 1)) - 1
+    key = bits.to(keys.dtype.element_ty)
+    if FLOAT:
+        magnitude = tl.where((key & largest) > infinity, largest, key & largest)
+        is_negative = (key < 0) & (magnitude < largest)  # a NaN is the largest whatever its sign
+        key = tl.where(is_negative, -magnitude, magnitude)
+    tl.store(keys + row * n + i, ~key if DESCENDING else key, mask=i < n)
+
+
+@triton.jit(do_not_specialize=["n"])  # it takes long to compile
+def _sort_tiles(keys, places, n, LEAF: tl.constexpr):
+    tiles = tl.cdiv(n, LEAF)
     start = (tl.program_id(0) % tiles) * LEAF
     i = tl.arange(0, LEAF)
-    value = tl.load(x + row * x_row + (start + i).to(tl.int64) * x_n, mask=start + i < n, other=0)
-    pair = (_key(value, False, DESCENDING).to(tl.int64) << 32) | i
-    pair = tl.where(start + i < n, pair, 0x7FFFFFFFFFFFFFFF)  # padding comes last
-    pair = tl.sort(pair)
-    target = row * n + start + i
-    tl.store(keys + target, (pair >> 32).to(tl.int32), mask=start + i < n)
-    tl.store(places + target, start + (pair & 0xFFFFFFFF).to(tl.int32), mask=start + i < n)
+    at = (tl.program_id(0) // tiles).to(tl.int64) * n + start + i
+    pair = (tl.load(keys + at, mask=start + i < n, other=0).to(tl.int64) << 32) | i
+    pair = tl.sort(tl.where(start + i < n, pair, 0x7FFFFFFFFFFFFFFF))  # padding comes last
+    tl.store(keys + at, (pair >> 32).to(tl.int32), mask=start + i < n)
+    tl.store(places + at, start + (pair & 0xFFFFFFFF).to(tl.int32), mask=start + i < n)
 
 
 @triton.jit
-def _rank_tiles(x, keys, places, n, x_row, x_n, DESCENDING: tl.constexpr, LEAF: tl.constexpr):
+def _rank_tiles(keys, places, n, LEAF: tl.constexpr):
     tiles = tl.cdiv(n, LEAF)
-    row = (tl.program_id(0) // tiles).to(tl.int64)
     start = (tl.program_id(0) % tiles) * LEAF
     i = start + tl.arange(0, LEAF)
-    base = x + row * x_row
-    key = _key(tl.load(base + i.to(tl.int64) * x_n, mask=i < n, other=0), True, DESCENDING)
+    row = (tl.program_id(0) // tiles).to(tl.int64) * n
+    key = tl.load(keys + row + i, mask=i < n, other=0)
     mine, other = key[:, None], tl.trans(key[:, None])
     before = (other < mine) | ((other == mine) & (i[None, :] < i[:, None]))
     rank = tl.sum((before & (i < n)[None, :]).to(tl.int32), axis=1)
-    target = row * n + start + rank
+    target = row + start + rank
     tl.store(keys + target, key, mask=i < n)
     tl.store(places + target, i, mask=i < n)
 
@@ -129,7 +134,7 @@ def sort(
         sorted_shape = [*self.shape[:dim], *self.shape[dim:][1:], n] if self.dim() else []
         out = torch.empty(sorted_shape, dtype=self.dtype, device=self.device)
         places = torch.empty(sorted_shape, dtype=torch.int64, device=self.device)
-        _launch(_bytes(x), _bytes(out).view(-1, n), places.view(-1, n), descending)
+        _launch(x, out.view(-1, n), places.view(-1, n), descending)
         if self.dim():
             out, places = out.movedim(-1, dim), places.movedim(-1, dim)
     if values is None or indices is None:
@@ -137,24 +142,29 @@ def sort(
     return values.copy_(out), indices.copy_(places)
 
 
-def _bytes(x: torch.Tensor) -> torch.Tensor:
-    """bool sorts as uint8."""
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    """Floats as integers of their width, bool as uint8."""
+    if x.is_floating_point():
+        return x.view(_INTEGERS[x.dtype.itemsize])
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def _launch(x: torch.Tensor, out: torch.Tensor, indices: torch.Tensor, descending: bool) -> None:
     rows, n = x.shape
+    infinity = _INFINITY.get(x.dtype)
+    x, out = _bits(x), _bits(out)
     wide = x.dtype.itemsize == 8
-    leaf = min(_LEAF_WIDE if wide else _LEAF, max(triton.next_power_of_2(n), 2))
+    leaf = _LEAF_WIDE if wide else _LEAF
     keys = torch.empty((rows, n), dtype=torch.int64 if wide else torch.int32, device=x.device)
     places = torch.empty((rows, n), dtype=torch.int32, device=x.device)
-    sort_tiles = _rank_tiles if wide else _sort_tiles
-    sort_tiles[(rows * triton.cdiv(n, leaf),)](
-        x, keys, places, n, *x.stride(), DESCENDING=descending, LEAF=leaf,
-        num_warps=max(1, min(leaf // 256, 8)),
-    )  # fmt: skip
     block = min(_BLOCK, triton.next_power_of_2(n))
     grid = (rows * triton.cdiv(n, block),)
+    _make_keys[grid](
+        x, keys, infinity or 0, n, *x.stride(),
+        FLOAT=infinity is not None, DESCENDING=descending, BLOCK=block,
+    )  # fmt: skip
+    sort_tiles = _rank_tiles if wide else _sort_tiles
+    sort_tiles[(rows * triton.cdiv(n, leaf),)](keys, places, n, LEAF=leaf)
     if leaf < n:
         spare_keys, spare_places = torch.empty_like(keys), torch.empty_like(places)
     run = leaf
