@@ -120,12 +120,15 @@ def portability(
     chip: Annotated[str, typer.Option(help="Compile targets, comma-separated; else all.")] = "",
     entry: Entry = "",
     language: LanguageName = "triton",
+    calls: Annotated[
+        int, typer.Option(min=1, help="Calls of different dtypes to compile for.")
+    ] = 2,
     as_json: AsJson = False,
 ) -> None:
     """Compile one candidate for every target; no accelerator is needed."""
     from kernelmark.evaluators.chips.portability import Compiler
 
-    with Compiler(cache=portability_cache()) as compiler:
+    with Compiler(cache=portability_cache(), at_most=calls) as compiler:
         compiler.start()  # the helper gets ready while this process imports torch
         from kernelmark.benchmark.rendering import err, print_json
         from kernelmark.evaluators.campaigns.report import print_portability

@@ -37,16 +37,30 @@ DRAWN_BYTES = 1 << 20
 
 
 def choose(operator: Operator, at_most: int) -> list[Case]:
-    """At most `at_most` cases that differ in dtypes, those with a full-tier case first.
+    """At most `at_most` cases that differ in dtypes or overload, those with a full-tier case first.
 
     Of each kind the full-tier case with the shortest rows, else the largest small one. Kernels that
     hold a whole row compile for minutes where a row is a vocabulary (`LONG_ROW`), so those last.
+    After the first comes what brings the most dtypes that were not there: 8-bit floats, which
+    targets lack first, then bfloat16, then others.
     """
     kinds: dict[tuple[Any, ...], Case] = {}
     for case in sorted(operator.cases(), key=_rank):
         if _nbytes(case) <= MAX_BYTES and any(spec.numel for spec in case.tensors):
             kinds.setdefault((case.overload, case.dtypes), case)
-    return list(kinds.values())[:at_most]
+    left, chosen = list(kinds.values()), list[Case]()
+    while left and len(chosen) < at_most:
+        there = {dtype for case in chosen for dtype in case.dtypes}
+        best = max(left, key=lambda case: _rarity(set(case.dtypes) - there)) if chosen else left[0]
+        left.remove(best)
+        chosen.append(best)
+    return chosen
+
+
+def _rarity(dtypes: set[torch.dtype]) -> tuple[int, int, int]:
+    """Greater for what a target is likelier to lack."""
+    narrow = sum(dtype.is_floating_point and dtype.itemsize == 1 for dtype in dtypes)
+    return narrow, int(torch.bfloat16 in dtypes), len(dtypes)
 
 
 def make(

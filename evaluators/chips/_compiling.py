@@ -45,6 +45,20 @@ def never_hash_triton() -> None:
             module.triton_key = lambda: name
 
 
+def keep_only_code() -> None:
+    """Triton's cache gets what is read here, code and metadata: printing the stages between takes a
+    thirtieth of a compilation."""
+    from triton.runtime.cache import FileCacheManager
+
+    put = FileCacheManager.put
+
+    def put_code(self: Any, data: Any, filename: str, binary: bool = True) -> Any:
+        between = filename.endswith((".source", ".ttir", ".ttgir", ".llir"))
+        return put(self, b"" if between else data, filename, binary)
+
+    FileCacheManager.put = put_code
+
+
 def compile_calls(
     target: CompileTarget,
     load: Callable[[], Callable[..., Any]],

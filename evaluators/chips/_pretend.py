@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -65,12 +65,15 @@ def pretend_device(
     properties: dict[str, int],
     answers: dict[str, Any] | None = None,
 ) -> Pretence:
-    """The queries, and: CPU tensors claim to be CUDA tensors, and ``cuda`` means the CPU."""
+    """The queries, and: CPU tensors claim to be CUDA tensors, and ``cuda`` means the CPU.
+
+    `torch.broadcast_shapes` would import SymPy, which takes a second and more."""
     pretend_queries(name, capability, properties, answers)
     torch.cuda.is_available = lambda: True
     torch.Tensor.is_cuda = True
     torch.Tensor.cuda = lambda self, *args, **kwargs: self  # type: ignore[method-assign]
     torch.Tensor.get_device = lambda self: 0  # type: ignore[method-assign]
+    torch.broadcast_shapes = _broadcast_shapes
     pretence = Pretence()
     pretence.__enter__()  # type: ignore[no-untyped-call]
     return pretence
@@ -122,6 +125,13 @@ _READS = frozenset(
         *("__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"),
     )
 ) | {torch.equal, torch.allclose, torch.is_nonzero}
+
+
+def _broadcast_shapes(*shapes: Any) -> torch.Size:
+    tensors = [torch.empty(()).expand(shape) for shape in shapes]
+    if not tensors:
+        return torch.Size([])
+    return cast(torch.Size, torch.broadcast_tensors(*tensors)[0].shape)  # type: ignore[no-untyped-call]
 
 
 def _cast(func: Any, args: Any, kwargs: dict[str, Any]) -> torch.Tensor:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from kernelmark.evaluators.chips import _calls
+from kernelmark.evaluators.chips import _calls, _pretend
 from kernelmark.evaluators.chips.portability import Compiler, portability
 from kernelmark.evaluators.chips.registry import compile_targets
 from kernelmark.evaluators.grading.records import Candidate, Portability
@@ -229,3 +230,19 @@ def test_cases_differ_in_dtypes_and_cost_no_memory() -> None:
         assert args[0].shape == spec.shape
         assert args[0].dtype == spec.dtype
         assert args[0].data_ptr() % 16 == spec.offset * spec.dtype.itemsize % 16
+
+
+def test_the_second_call_has_what_a_target_is_likeliest_to_lack() -> None:
+    def dtypes(id: str) -> list[set[torch.dtype]]:
+        return [set(case.dtypes) for case in _calls.choose(get_operator(id), 2)]
+
+    assert torch.bfloat16 in dtypes("aten::mm")[1]
+    assert torch.float8_e4m3fn in dtypes("vllm::scaled_fp8_quant")[1]
+    assert len(dtypes("cublas::cublasSgemm_v2")) == 1  # all of its calls have the same
+
+
+def test_shapes_are_broadcast_as_torch_does() -> None:
+    for shapes in ([], [(2,), (3, 1), (1, 1, 1)], [(0, 4), (1,)], [(), ()]):
+        assert _pretend._broadcast_shapes(*shapes) == torch.broadcast_shapes(*shapes)
+    with pytest.raises(RuntimeError):
+        _pretend._broadcast_shapes((2,), (3,))

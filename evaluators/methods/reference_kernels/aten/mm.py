@@ -50,9 +50,39 @@ def _config(m: int, n: int, k: int, warps: int, stages: int) -> triton.Config:
     return triton.Config(blocks, num_warps=warps, num_stages=stages)
 
 
+def _worth_trying(configs, arguments, **_):
+    """Leaves out tiles that shared memory does not hold, that lie half outside the result, or that
+    are less than an eighth of the largest; of long products that fill the device, all but that."""
+    m, n, k, out = arguments["m"], arguments["n"], arguments["k"], arguments["out"]
+    active = triton.runtime.driver.active
+    device = active.utils.get_device_properties(active.get_current_device())
+
+    def shared_bytes(c):
+        sides = c.kwargs["BLOCK_M"] + c.kwargs["BLOCK_N"]
+        return sides * c.kwargs["BLOCK_K"] * c.num_stages * out.element_size()
+
+    def size(c):  # what of the tile lies in the result
+        return min(m, c.kwargs["BLOCK_M"]) * min(n, c.kwargs["BLOCK_N"])
+
+    left = [
+        c
+        for c in configs
+        if shared_bytes(c) <= device["max_shared_mem"]
+        and c.kwargs["BLOCK_M"] < max(2 * m, 32)
+        and c.kwargs["BLOCK_N"] < max(2 * n, 128)
+    ]
+    left.sort(key=size, reverse=True)
+    if k >= 1024 and left and out.numel() >= 2 * device["multiprocessor_count"] * size(left[0]):
+        return left[:1]
+    return [c for c in left if 8 * size(c) >= size(left[0])] or configs
+
+
 _KEY = ["m", "n", "k"]
+_PRUNE = {"early_config_prune": _worth_trying}
 # float32 is multiplied outside the matrix units, where long tiles along K only cost registers.
-_mm_single = triton.autotune([_config(64, 64, 16, 4, 3), _config(128, 128, 16, 8, 3)], _KEY)(_mm)
+_mm_single = triton.autotune(
+    [_config(64, 64, 16, 4, 3), _config(128, 128, 16, 8, 3)], _KEY, prune_configs_by=_PRUNE
+)(_mm)
 _mm_half = triton.autotune(
     [
         _config(64, 64, 32, 4, 4),
@@ -60,6 +90,7 @@ _mm_half = triton.autotune(
         _config(16, 64, 128, 4, 4),
     ],
     _KEY,
+    prune_configs_by=_PRUNE,
 )(_mm)
 
 

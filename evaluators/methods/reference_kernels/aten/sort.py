@@ -3,11 +3,11 @@
 A first kernel makes every element an integer key that orders like the value: a float's key is its
 magnitude bits under its sign, so both zeros are 0, and NaN the largest; descending turns all bits
 round, which keeps equal elements in order. What follows knows keys alone, whatever they came from.
-Tiles are sorted: keys of 32 bits are joined with their position into one 64-bit number, so no two
-are equal and a bitonic sort (`tl.sort`) is stable; 64-bit keys of a smaller tile find their rank by
-counting. Then runs are merged in pairs until one is left: an element knows its place in its own run
-and finds by binary search how many of the other run come before it (of equal ones, those of the
-left run do). The last kernel fetches the values by index.
+Tiles are sorted: a key is joined with its position into one number of 64 bits (32 for short keys),
+so no two are equal and a bitonic sort (`tl.sort`) is stable; 64-bit keys of a smaller tile find
+their rank by counting. Then runs are merged in pairs until one is left: an element knows its place
+in its own run and finds by binary search how many of the other run come before it (of equal ones,
+those of the left run do). The last kernel fetches the values by index.
 """
 
 import torch
@@ -47,15 +47,20 @@ def _make_keys(
 
 
 @triton.jit(do_not_specialize=["n"])  # it takes long to compile
-def _sort_tiles(keys, places, n, LEAF: tl.constexpr):
+def _sort_tiles(keys, places, n, SHORT: tl.constexpr, LEAF: tl.constexpr):
+    """SHORT: keys have 16 bits, so they and their positions fit 32."""
+    both: tl.constexpr = tl.int32 if SHORT else tl.int64
+    width: tl.constexpr = 16 if SHORT else 32
+    last: tl.constexpr = (1 << (2 * width - 1)) - 1
     tiles = tl.cdiv(n, LEAF)
     start = (tl.program_id(0) % tiles) * LEAF
     i = tl.arange(0, LEAF)
     at = (tl.program_id(0) // tiles).to(tl.int64) * n + start + i
-    pair = (tl.load(keys + at, mask=start + i < n, other=0).to(tl.int64) << 32) | i
-    pair = tl.sort(tl.where(start + i < n, pair, 0x7FFFFFFFFFFFFFFF))  # padding comes last
-    tl.store(keys + at, (pair >> 32).to(tl.int32), mask=start + i < n)
-    tl.store(places + at, start + (pair & 0xFFFFFFFF).to(tl.int32), mask=start + i < n)
+    pair = (tl.load(keys + at, mask=start + i < n, other=0).to(both) << width) | i
+    pair = tl.sort(tl.where(start + i < n, pair, last))  # padding comes last
+    tl.store(keys + at, (pair >> width).to(tl.int32), mask=start + i < n)
+    place = start + (pair & ((1 << width) - 1)).to(tl.int32)
+    tl.store(places + at, place, mask=start + i < n)
 
 
 @triton.jit
@@ -163,8 +168,12 @@ def _launch(x: torch.Tensor, out: torch.Tensor, indices: torch.Tensor, descendin
         x, keys, infinity or 0, n, *x.stride(),
         FLOAT=infinity is not None, DESCENDING=descending, BLOCK=block,
     )  # fmt: skip
-    sort_tiles = _rank_tiles if wide else _sort_tiles
-    sort_tiles[(rows * triton.cdiv(n, leaf),)](keys, places, n, LEAF=leaf)
+    tiles = (rows * triton.cdiv(n, leaf),)
+    if wide:
+        _rank_tiles[tiles](keys, places, n, LEAF=leaf, num_warps=1)
+    else:
+        short = x.dtype.itemsize <= 2
+        _sort_tiles[tiles](keys, places, n, SHORT=short, LEAF=leaf, num_warps=8)
     if leaf < n:
         spare_keys, spare_places = torch.empty_like(keys), torch.empty_like(places)
     run = leaf

@@ -9,15 +9,41 @@ import triton
 import triton.language as tl
 
 
+def _worth_trying(configs, arguments, **_):
+    """Leaves out tiles that shared memory does not hold, that lie half outside the result, or that
+    are less than an eighth of the largest; of long products that fill the device, all but that."""
+    m, n, k, out = arguments["m"], arguments["n"], arguments["k"], arguments["c_ptr"]
+    active = triton.runtime.driver.active
+    device = active.utils.get_device_properties(active.get_current_device())
+
+    def shared_bytes(c):
+        sides = c.kwargs["BLOCK_M"] + c.kwargs["BLOCK_N"]
+        return sides * c.kwargs["BLOCK_K"] * c.num_stages * out.element_size()
+
+    def size(c):  # what of the tile lies in the result
+        return min(m, c.kwargs["BLOCK_M"]) * min(n, c.kwargs["BLOCK_N"])
+
+    left = [
+        c
+        for c in configs
+        if shared_bytes(c) <= device["max_shared_mem"]
+        and c.kwargs["BLOCK_M"] < max(2 * m, 32)
+        and c.kwargs["BLOCK_N"] < max(2 * n, 128)
+    ]
+    left.sort(key=size, reverse=True)
+    if k >= 1024 and left and out.numel() >= 2 * device["multiprocessor_count"] * size(left[0]):
+        return left[:1]
+    return [c for c in left if 8 * size(c) >= size(left[0])] or configs
+
+
 @triton.autotune(
     configs=[
         triton.Config({"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}, num_warps=4, num_stages=4),
         triton.Config({"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}, num_warps=8, num_stages=3),
         triton.Config({"BLOCK_M": 128, "BLOCK_N": 256, "BLOCK_K": 64}, num_warps=8, num_stages=3),
-        triton.Config({"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 64}, num_warps=4, num_stages=3),
-        triton.Config({"BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 64}, num_warps=4, num_stages=4),
     ],
     key=["m", "n", "k"],
+    prune_configs_by={"early_config_prune": _worth_trying},
     restore_value=["c_ptr"],  # trials of the tuner would apply beta again and again
 )
 @triton.jit

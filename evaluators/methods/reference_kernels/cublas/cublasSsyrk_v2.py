@@ -9,6 +9,22 @@ import triton
 import triton.language as tl
 
 
+def _worth_trying(configs, arguments, **_):
+    """Leaves out tiles that leave half of the multiprocessors idle, and those half as wide as one
+    that does not; the smallest where all do."""
+    active = triton.runtime.driver.active
+    device = active.utils.get_device_properties(active.get_current_device())
+
+    def fills(c):  # half of the tiles leave at once
+        tiles = triton.cdiv(arguments["n"], c.kwargs["BLOCK"])
+        return tiles * (tiles + 1) >= device["multiprocessor_count"]
+
+    def width(c):
+        return c.kwargs["BLOCK"]
+
+    return [max(filter(fills, configs), key=width, default=min(configs, key=width))]
+
+
 @triton.autotune(
     configs=[
         triton.Config({"BLOCK": 64, "BLOCK_K": 16}, num_warps=4, num_stages=3),
@@ -16,6 +32,7 @@ import triton.language as tl
         triton.Config({"BLOCK": 32, "BLOCK_K": 32}, num_warps=4, num_stages=3),
     ],
     key=["n", "k"],
+    prune_configs_by={"early_config_prune": _worth_trying},
     restore_value=["c_ptr"],  # trials of the tuner would apply beta again and again
 )
 @triton.jit
