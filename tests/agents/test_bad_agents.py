@@ -294,6 +294,7 @@ def test_folders_deeper_than_paths_go(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+@pytest.mark.slow
 def test_an_ended_run_takes_its_agent_along_and_resumes(
     tmp_path: Path, number: signal.Signals, status: int
 ) -> None:

@@ -287,6 +287,7 @@ def test_from_a_method_to_a_rank(tmp_path: Path) -> None:
     assert "their times mean nothing" in printed
 
 
+@pytest.mark.slow
 def test_graded_elsewhere(tmp_path: Path) -> None:
     home, root, job, out = (tmp_path / name for name in ("home", "run", "job", "out"))
     options = ("--method", "reference", "--suite", "aten::softmax", "--chip", "interpreter")

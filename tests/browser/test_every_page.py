@@ -15,6 +15,8 @@ import pytest
 from conftest import open_page
 from playwright.sync_api import Page, expect
 
+pytestmark = pytest.mark.slow  # `test_using_it` drives the pages in `make test`
+
 AXE = "axe-core@4.10.3"
 PAGES = {
     "": "Board",

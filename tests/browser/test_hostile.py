@@ -10,6 +10,8 @@ from conftest import open_page
 from playwright.sync_api import Page, expect
 from stores import Entry, make_store, submission_id
 
+pytestmark = pytest.mark.slow  # `test_using_it` drives the pages in `make test`
+
 HTML = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 MARKDOWN = (
     "[click](https://evil.example/a) **bold** :material/home: :red[red] $x^2$ www.evil.example"

@@ -44,6 +44,7 @@ def graded(monkeypatch: pytest.MonkeyPatch, disturbed: dict[str, int]) -> tuple[
     return grade(Candidate("aten::neg", HONEST), THREE, stepping.CHIP, settings), tries
 
 
+@pytest.mark.slow
 def test_a_disturbed_case_is_measured_again_after_the_others(monkeypatch) -> None:
     verdict, tries = graded(monkeypatch, {"first": 1})
     assert verdict.status == "passed", verdict.message
@@ -68,6 +69,7 @@ def test_one_bad_case_of_three_is_named_and_left_out(monkeypatch) -> None:
     assert "'second' not timed: somebody else" in verdict.message
 
 
+@pytest.mark.slow
 def test_most_cases_bad_is_our_failure(monkeypatch) -> None:
     verdict, _ = graded(monkeypatch, {"first": 4, "second": 4})
     assert verdict.status == "infrastructure_error"

@@ -74,6 +74,7 @@ def test_every_page_over_a_full_store(
 
 
 @pytest.mark.parametrize(("view", "parameters"), ADDRESSES, ids=str)
+@pytest.mark.slow
 def test_every_page_over_one_entry_that_nobody_metered(
     use: Any, single: Home, view: str, parameters: dict[str, str]
 ) -> None:

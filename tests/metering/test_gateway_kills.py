@@ -65,6 +65,7 @@ def slow(asked: Asked) -> Reply:
     return Reply(usage=CHARGED[asked.api], text="word " * 50, deltas=10, pause_s=0.02)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_nothing_is_lost(tmp_path: Path) -> None:
     """Ten gateways on one ledger, each killed while streams of every dialect pass."""
     path, moments = tmp_path / "ledger.jsonl", random.Random(20)

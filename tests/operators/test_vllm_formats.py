@@ -43,6 +43,7 @@ def test_a_baseline_is_vllms_op_only_where_it_is_installed(
     assert calling.baseline_name(operator, cuda) == "torch.compile formulation"
 
 
+@pytest.mark.slow
 def test_a_compiled_formulation_keeps_the_roundings_that_it_states() -> None:
     def formulation(x: torch.Tensor) -> torch.Tensor:
         return rounded(x * 1.3, torch.bfloat16) * 3

@@ -151,6 +151,7 @@ def test_schemas_can_be_had(run: Command, tmp_path: Path) -> None:
     assert len(list((tmp_path / "s").iterdir())) == 7
 
 
+@pytest.mark.slow
 def test_a_real_run_is_graded_again_by_command_and_by_intake(run: Command, tmp_path: Path) -> None:
     for name in ("one", "two"):
         out = tmp_path / name

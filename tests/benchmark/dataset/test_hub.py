@@ -84,6 +84,7 @@ def run(
 KERNELMARK = ("-m", "kernelmark.benchmark.cli", "dataset")
 
 
+@pytest.mark.slow
 def test_the_commands_round_trip_to_the_same_hash(hub: Hub, built: Path, tmp_path: Path) -> None:
     pushed = run(hub, tmp_path, *KERNELMARK, "push", "--json", REPO, str(built))
     assert pushed.returncode == 0, pushed.stderr
@@ -150,6 +151,7 @@ def test_datasets_and_load_give_the_same_rows_from_the_hub(
     assert theirs.stdout.splitlines() == ours
 
 
+@pytest.mark.slow
 def test_a_run_takes_its_cases_from_a_revision(
     hub: Hub, push: Pusher, small: Path, tmp_path: Path
 ) -> None:
