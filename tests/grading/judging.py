@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import torch
@@ -160,3 +162,11 @@ def helpers() -> set[int]:
         except OSError:
             continue
     return found
+
+
+def vanishes(living: Callable[[], Collection[object]], within_s: float = 20.0) -> bool:
+    """Whether nothing is left before long: the kernel takes a moment to bury a process."""
+    deadline = time.monotonic() + within_s
+    while living() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not living()

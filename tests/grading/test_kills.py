@@ -11,10 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
 
 import pytest
-from judging import HONEST, helpers, judged
+from judging import HONEST, helpers, judged, vanishes
 
 from kernelmark.evaluators.grading.workers import close_servers
 
@@ -116,14 +115,6 @@ def test_the_judge_killed_leaves_no_orphan(delay_s):
     process.wait()
     process.stdout.close()
     assert vanishes(lambda: orphans(mark))
-
-
-def vanishes(living: Callable[[], Collection[object]], within_s: float = 20.0) -> bool:
-    """Whether nothing is left before long: the kernel takes a moment to bury a process."""
-    deadline = time.monotonic() + within_s
-    while living() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not living()
 
 
 def orphans(mark: str) -> list[str]:
