@@ -121,14 +121,14 @@ def portability(
     entry: Entry = "",
     language: LanguageName = "triton",
     calls: Annotated[
-        int, typer.Option(min=1, help="Calls of different dtypes to compile for.")
-    ] = 2,
+        int | None, typer.Option(min=1, help="Calls of different dtypes to compile for, if not 2.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compile one candidate for every target; no accelerator is needed."""
-    from kernelmark.evaluators.chips.portability import Compiler
+    from kernelmark.evaluators.chips.portability import AT_MOST, Compiler
 
-    with Compiler(cache=portability_cache(), at_most=calls) as compiler:
+    with Compiler(cache=portability_cache(), at_most=calls or AT_MOST) as compiler:
         compiler.start()  # the helper gets ready while this process imports torch
         from kernelmark.benchmark.rendering import err, print_json
         from kernelmark.evaluators.campaigns.report import print_portability

@@ -48,12 +48,12 @@ def choose(operator: Operator, at_most: int) -> list[Case]:
     for case in sorted(operator.cases(), key=_rank):
         if _nbytes(case) <= MAX_BYTES and any(spec.numel for spec in case.tensors):
             kinds.setdefault((case.overload, case.dtypes), case)
-    left, chosen = list(kinds.values()), list[Case]()
+    left = list(kinds.values())
+    chosen = [left.pop(0)] if left else []
     while left and len(chosen) < at_most:
         there = {dtype for case in chosen for dtype in case.dtypes}
-        best = max(left, key=lambda case: _rarity(set(case.dtypes) - there)) if chosen else left[0]
-        left.remove(best)
-        chosen.append(best)
+        chosen.append(max(left, key=lambda case: _rarity(set(case.dtypes) - there)))
+        left.remove(chosen[-1])
     return chosen
 
 

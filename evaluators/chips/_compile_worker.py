@@ -13,6 +13,7 @@ import contextlib
 import gc
 import importlib
 import importlib.util
+import itertools
 import os
 import select
 import signal
@@ -23,6 +24,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.chips.registry import all_chips, get_chip
@@ -106,24 +108,24 @@ def main(fd: int, rooted: bool) -> None:
     all_chips()  # found once, for all forks
     gc.collect()
     gc.freeze()  # or every fork's collections would copy all of this
-    cold = True
     with contextlib.suppress(Closed):
-        while True:
+        for number in itertools.count():
             job, _ = channel.receive()
-            channel.send({"results": [to_json(r) for r in Job(job, rooted, namespace).run()]})
-            if cold:
-                cold = False
+            if number == 1:  # for one candidate alone it would not pay
                 warm_up()
+            channel.send({"results": [to_json(r) for r in Job(job, rooted, namespace).run()]})
 
 
 def warm_up() -> None:
-    """Once the first job is done: what each fork would otherwise make ready for itself."""
+    """Does once what each fork would otherwise make ready for itself: compilers, their versions."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler.compiler import make_backend
 
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["TRITON_CACHE_DIR"] = folder
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ, {"TRITON_CACHE_DIR": folder}),
+    ):
         source = Path(folder) / "nothing.ttir"
         source.write_text(_NOTHING)
         for chip in (chip for chip in all_chips().values() if isinstance(chip, CompileTarget)):

@@ -45,7 +45,7 @@ _PRELOAD = (
 )
 
 #: more of it where kernels are compiled: a first `torch.broadcast_shapes` imports SymPy, which took
-#: each runner and builder 3 s on an H200's machine
+#: each runner 3 s on an H200's machine
 _TO_BUILD = ("kernelmark.evaluators.grading.builder", "torch.fx.experimental.symbolic_shapes")
 
 #: substrings of exception class names and texts, with what they mean, first match

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -246,3 +249,24 @@ def test_shapes_are_broadcast_as_torch_does() -> None:
         assert _pretend._broadcast_shapes(*shapes) == torch.broadcast_shapes(*shapes)
     with pytest.raises(RuntimeError):
         _pretend._broadcast_shapes((2,), (3,))
+
+
+WARM = """
+import triton
+from kernelmark.evaluators.chips import _compile_worker
+plain, made = triton.compile, []
+def compile(*args, **kwargs):
+    plain(*args, **kwargs)
+    made.append(kwargs["target"].arch)
+triton.compile = compile
+_compile_worker.warm_up()
+print(len(made))
+"""
+
+
+def test_the_helper_gets_ready_for_every_target() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == [str(len(compile_targets()))], done.stderr

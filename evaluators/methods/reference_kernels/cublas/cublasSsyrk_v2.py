@@ -9,32 +9,6 @@ import triton
 import triton.language as tl
 
 
-def _worth_trying(configs, arguments, **_):
-    """Leaves out tiles that leave half of the multiprocessors idle, and those half as wide as one
-    that does not; the smallest where all do."""
-    active = triton.runtime.driver.active
-    device = active.utils.get_device_properties(active.get_current_device())
-
-    def fills(c):  # half of the tiles leave at once
-        tiles = triton.cdiv(arguments["n"], c.kwargs["BLOCK"])
-        return tiles * (tiles + 1) >= device["multiprocessor_count"]
-
-    def width(c):
-        return c.kwargs["BLOCK"]
-
-    return [max(filter(fills, configs), key=width, default=min(configs, key=width))]
-
-
-@triton.autotune(
-    configs=[
-        triton.Config({"BLOCK": 64, "BLOCK_K": 16}, num_warps=4, num_stages=3),
-        triton.Config({"BLOCK": 128, "BLOCK_K": 16}, num_warps=8, num_stages=3),
-        triton.Config({"BLOCK": 32, "BLOCK_K": 32}, num_warps=4, num_stages=3),
-    ],
-    key=["n", "k"],
-    prune_configs_by={"early_config_prune": _worth_trying},
-    restore_value=["c_ptr"],  # trials of the tuner would apply beta again and again
-)
 @triton.jit
 def syrk_kernel(
     n, k, alpha, a_ptr, stride_an, stride_ak, beta, c_ptr, ldc,
@@ -77,10 +51,16 @@ def cublasSsyrk_v2(
         return
     stride_an, stride_ak = (1, lda) if trans == 0 else (lda, 1)
 
-    def grid(meta):
-        tiles = triton.cdiv(n, meta["BLOCK"])
-        return (tiles, tiles)
-
-    syrk_kernel[grid](
-        n, k, alpha, A, stride_an, stride_ak, beta, C, ldc, LOWER=uplo == 0, READ_C=beta != 0.0
-    )
+    active = triton.runtime.driver.active
+    device = active.utils.get_device_properties(active.get_current_device())
+    enough = device["multiprocessor_count"] / 2
+    # BLOCK, BLOCK_K and warps of the widest tiles of which the triangle has enough
+    shapes = ((128, 16, 8), (64, 16, 4), (32, 32, 4))
+    triangles = [triton.cdiv(n, block) * (triton.cdiv(n, block) + 1) / 2 for block, _, _ in shapes]
+    fitting = [shape for shape, count in zip(shapes, triangles, strict=True) if count >= enough]
+    block, depth, warps = (fitting or shapes[-1:])[0]
+    tiles = triton.cdiv(n, block)
+    syrk_kernel[(tiles, tiles)](
+        n, k, alpha, A, stride_an, stride_ak, beta, C, ldc, LOWER=uplo == 0, READ_C=beta != 0.0,
+        BLOCK=block, BLOCK_K=depth, num_warps=warps, num_stages=3,
+    )  # fmt: skip
