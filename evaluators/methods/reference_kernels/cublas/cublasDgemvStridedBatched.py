@@ -1,0 +1,55 @@
+"""y = alpha op(A) x + beta y in float64 for each member of a strided batch.
+
+A is read once. One program owns BLOCK_R outputs of one member and walks the reduction, in tiles
+whose long side lies along the columns' memory: down the rows where op is N, along the reduction
+where it transposes.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gemv_kernel(
+    a_ptr, step_a, x_ptr, step_x, y_ptr, step_y, rows, cols, stride_row, stride_col, incx, incy,
+    alpha: tl.float64, beta: tl.float64,
+    READ_Y: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(1).to(tl.int64)
+    a_ptr += member * step_a
+    x_ptr += member * step_x
+    y_ptr += member * step_y
+    r = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
+    at_y = tl.where(incy < 0, (r - rows + 1) * incy, r * incy)
+    total = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.float64)
+    for start in range(0, cols, BLOCK_C):
+        c = (start + tl.arange(0, BLOCK_C)).to(tl.int64)
+        at_x = tl.where(incx < 0, (c - cols + 1) * incx, c * incx)
+        x = tl.load(x_ptr + at_x, mask=c < cols, other=0.0)[None, :]
+        inside = (r[:, None] < rows) & (c[None, :] < cols)
+        tile = a_ptr + r[:, None] * stride_row + c[None, :] * stride_col
+        total += tl.load(tile, mask=inside, other=0.0) * x
+    result = alpha * tl.sum(total, axis=1)
+    if READ_Y:
+        result += beta * tl.load(y_ptr + at_y, mask=r < rows, other=0.0)
+    tl.store(y_ptr + at_y, result, mask=r < rows)
+
+
+def cublasDgemvStridedBatched(
+    trans: int, m: int, n: int, alpha: float, A: torch.Tensor, lda: int, strideA: int,
+    x: torch.Tensor, incx: int, stridex: int, beta: float, y: torch.Tensor, incy: int,
+    stridey: int, batchCount: int,
+) -> None:  # fmt: skip
+    if m == 0 or n == 0 or batchCount == 0:
+        return
+    plain = trans == 0
+    rows, cols = (m, n) if plain else (n, m)
+    along = max(16, min(triton.next_power_of_2(m), 128 if plain else 256))  # down a column of A
+    across = 2048 // along
+    block_r, block_c = (along, across) if plain else (across, along)
+    gemv_kernel[(triton.cdiv(rows, block_r), batchCount)](
+        A, strideA, x, stridex, y, stridey,
+        rows, cols, *((1, lda) if plain else (lda, 1)), incx, incy, alpha, beta,
+        READ_Y=beta != 0, BLOCK_R=block_r, BLOCK_C=block_c,
+    )  # fmt: skip
