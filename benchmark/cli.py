@@ -17,6 +17,7 @@ from kernelmark.benchmark.commands import (
     grading,
     intake,
     runs,
+    season,
     store,
     submissions,
     usage,
@@ -32,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for module in (catalogue, dataset, grading, runs, store, submissions, intake, usage):
+for module in (catalogue, dataset, grading, runs, store, season, submissions, intake, usage):
     app.add_typer(module.app)
 
 

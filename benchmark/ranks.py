@@ -81,6 +81,23 @@ def rank_entries(values: Array, n_boot: int = N_BOOT, seed: int = SEED) -> list[
     ]
 
 
+def places(values: Array, n_boot: int = N_BOOT, seed: int = SEED) -> Array:
+    """How often each entry takes each place, (entries, places), over the draws of `rank_entries`.
+
+    Entries that are level in a draw share the places that they take up.
+    """
+    resampled = _resample(values, n_boot, seed)
+    entries = len(values)
+    shares = np.zeros((entries, entries))
+    for i in range(entries):
+        ahead = (resampled > resampled[:, [i]] + _NO_SPREAD).sum(axis=1)
+        level = (np.abs(resampled - resampled[:, [i]]) <= _NO_SPREAD).sum(axis=1)
+        for place in range(entries):
+            takes = (ahead <= place) & (place < ahead + level)
+            shares[i, place] = (takes / level).mean()
+    return shares
+
+
 def compare(
     first: Array,
     second: Array,

@@ -13,9 +13,9 @@ from kernelmark.submissions.inbox import new_staging
 FOLDER = Path(__file__).parent / "bundles"
 
 
-def deliver_shipped(home: Home) -> int:
+def deliver_shipped(home: Home, folder: Path = FOLDER) -> int:
     """Puts those that `home` has not ingested into its inbox; returns how many."""
-    new = [path for path in sorted(FOLDER.glob("*.zip")) if not (home.bundles / path.stem).exists()]
+    new = [path for path in sorted(folder.glob("*.zip")) if not (home.bundles / path.stem).exists()]
     for path in new:
         staging = new_staging(home)
         shutil.copyfile(path, staging)

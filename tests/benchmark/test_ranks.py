@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kernelmark.benchmark.ranks import compare, rank_entries
+from kernelmark.benchmark.ranks import compare, places, rank_entries
 
 
 def test_alone_is_first() -> None:
@@ -110,3 +110,21 @@ def test_the_pair_of_equals_is_not_apart() -> None:
     assert compare(np.ones(12), np.zeros(12)).apart == 1
     assert compare(np.zeros(12), np.ones(12)).apart == -1
     assert compare(np.ones(3), np.zeros(3)).apart == 0
+
+
+def test_places_of_entries_that_never_change_order() -> None:
+    values = np.array([[1.0] * 20, [3.0] * 20, [2.0] * 20])
+    assert places(values).tolist() == [[0, 0, 1], [1, 0, 0], [0, 1, 0]]
+
+
+def test_level_entries_share_places() -> None:
+    values = np.array([[1.0] * 20, [1.0] * 20, [0.0] * 20])
+    assert places(values).tolist() == [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]]
+
+
+def test_places_of_every_entry_and_of_every_place_add_up() -> None:
+    values = np.random.default_rng(3).random((4, 30))
+    found = places(values)
+    assert np.allclose(found.sum(axis=0), 1)
+    assert np.allclose(found.sum(axis=1), 1)
+    assert ((found > 0) & (found < 1)).any()
