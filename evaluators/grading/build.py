@@ -26,7 +26,7 @@ from kernelmark.evaluators.grading.arena import storage_bytes
 from kernelmark.evaluators.grading.channel import Garbled, printable
 from kernelmark.evaluators.grading.channel import field as field_of
 from kernelmark.evaluators.grading.records import Candidate, KernelBuild
-from kernelmark.evaluators.grading.workers import Fault, Worker
+from kernelmark.evaluators.grading.workers import Fault, Worker, end_all
 from kernelmark.operators.records import Case, Operator, TensorSpec
 
 MOST_PROCESSES = 16
@@ -94,6 +94,7 @@ class Build:
         self.limit_s = limit_s  #: for one case
         self.built = Built()
         self._hands: list[_Hand] = []
+        self._dying: list[Worker] = []
         self._jobs: deque[tuple[str, dict[str, Any]]] = deque()
         self._began = time.monotonic()
 
@@ -133,6 +134,8 @@ class Build:
         """Ends what runs and lets go of the caches."""
         for hand in list(self._hands):
             self._dismiss(hand)
+        end_all(self._dying)
+        self._dying.clear()
         for fd in self.built.caches:
             os.close(fd)
         self.built.caches.clear()
@@ -230,7 +233,8 @@ class Build:
         self._hands.remove(hand)
         if hand.cache >= 0:
             os.close(hand.cache)
-        hand.worker.end()
+        hand.worker.kill()
+        self._dying.append(hand.worker)
 
 
 def give(worker: Worker, caches: Sequence[int], timeout_s: float) -> None:

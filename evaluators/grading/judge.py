@@ -13,7 +13,7 @@ import platform
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -51,9 +51,11 @@ from kernelmark.evaluators.grading.workers import (
     Infrastructure,
     KilledFromOutside,
     Server,
+    Waking,
     Worker,
     claim_accelerator,
     discard,
+    end_all,
     shared_server,
 )
 from kernelmark.evaluators.languages.base import Language
@@ -181,7 +183,8 @@ class _Cascade:
         self.language: Language = get_language(work.candidate.language)
         self.server: Server | None = None
         self.memory: Memory
-        self.worker: Worker
+        self.workers: list[Worker] = []  #: of candidate and baseline, whatever became of them
+        self.spare: Waking | None = None  #: the candidate's next
         self.warming: Warming | None = None
         self.session: Session
 
@@ -198,9 +201,12 @@ class _Cascade:
             torch.get_device_module(self.device.type).set_device(self.settings.index)
         try:
             with contextlib.ExitStack() as stack:
-                for name in GATES:
-                    work.progress(name, "")
-                    self._gate(name, getattr(self, f"_{name}"), stack)
+                try:
+                    for name in GATES:
+                        work.progress(name, "")
+                        self._gate(name, getattr(self, f"_{name}"), stack)
+                finally:
+                    end_all(self.workers)
         except Stopped as stop:
             return work.verdict(stop.status, stop.message)
         return work.verdict("passed", work.message)
@@ -247,11 +253,12 @@ class _Cascade:
         return "only the candidate's own kernels compute"
 
     def _build(self, stack: contextlib.ExitStack) -> str:
+        waking = self._waking("candidate")
         build = self._started_build(stack)
         self._warm_baseline(stack)
         self.memory = Memory(self.device)
         stack.callback(self.memory.close)
-        self.session = stack.enter_context(self._opened("candidate"))
+        self.session = self._loaded(waking)
         self.work.environment |= _environment(self.chip, self.session, self.memory)
         loaded = f"loaded {self.work.candidate.entry_point}"
         return loaded if build is None else f"{loaded}; {self._built(build)}"
@@ -285,6 +292,7 @@ class _Cascade:
         return built.describe(build.here.target)
 
     def _correctness(self, stack: contextlib.ExitStack) -> str:
+        self.spare = self._waking("candidate")  # for the next gate
         cases = self._cases()
         patience = self.settings.patience_s
         if self.chip.attests == "executed":
@@ -317,11 +325,10 @@ class _Cascade:
         self._little_host_work()
         if not self.language.own_kernels or self.operator.kind != "compute":
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
-        workers: list[contextlib.AbstractContextManager[Session]] = []
 
         def open_session() -> Session:
-            workers.append(opened := self._opened("candidate", disabled=True))
-            return stack.enter_context(opened)
+            waking, self.spare = self.spare or self._waking("candidate"), None
+            return self._loaded(waking, disabled=True)
 
         def question(case: Case) -> Question:
             self._check_time()
@@ -387,14 +394,15 @@ class _Cascade:
         if not cases:
             self.work.message = "right; not timed: no full-tier case was asked for"
             return "not timed: no full-tier case was asked for"
-        opened = contextlib.ExitStack()
-        stack.enter_context(opened)
+        baseline: Session | None = None
         own_kernels = own_kernels_of(self.language, self.work.candidate.source)
         done = iter(range(1, 2 * len(cases) + 1))
 
         def keeper() -> Timekeeper:
-            opened.close()  # the baseline's last runner, if there was one
-            baseline = opened.enter_context(self._opened_baseline())
+            nonlocal baseline
+            if baseline is not None:
+                baseline.worker.end()
+            baseline = self._opened_baseline()
             return Timekeeper(
                 self.operator,
                 self.chip,
@@ -467,21 +475,18 @@ class _Cascade:
         )
         stack.callback(self.warming.close)
 
-    @contextlib.contextmanager
-    def _opened_baseline(self) -> Iterator[Session]:
+    def _opened_baseline(self) -> Session:
         """The runner that was warmed, once; a fresh one later, or where that failed."""
         warming, self.warming = self.warming, None
         worker = None if warming is None else warming.take()
         if warming is not None and warming.failure:
             self.work.evidence["baseline_not_warmed"] = warming.failure
-        if worker is None:
-            with self._opened("baseline") as session:
-                yield session
-            return
-        try:
-            yield self._session(worker)
-        finally:
-            worker.end()
+        if worker is not None:
+            self.workers.append(worker)
+            return self._session(worker)
+        session = self._session(self._waking("baseline").awake(self.settings.timeout_s))
+        session.load(operator=self.operator.id)
+        return session
 
     def _cases(self) -> list[Case]:
         tiers = ("small",) if self.settings.tier == "small" else ("small", "full")
@@ -501,25 +506,23 @@ class _Cascade:
         names = tuple(str(dtype).removeprefix("torch.") for dtype in case.dtypes)
         return self.chip.unsupported(names)
 
-    @contextlib.contextmanager
-    def _opened(self, role: str, *, disabled: bool = False) -> Iterator[Session]:
-        """A fresh runner with the function loaded; dead at the end, whatever happens."""
+    def _waking(self, role: str) -> Waking:
+        """A fresh runner, which gets its device ready while the judge goes on."""
         assert self.server is not None
         worker = self.server.spawn(role, self.chip, _limits(self.chip, self.settings))
-        try:
-            session = self._session(worker)
-            if role == "baseline":
-                session.load(operator=self.operator.id)
-            else:
-                session.load(
-                    source=self.work.candidate.source,
-                    entry=self.work.candidate.entry_point,
-                    language=self.work.candidate.language,
-                    disabled=disabled,
-                )
-            yield session
-        finally:
-            worker.end()
+        self.workers.append(worker)
+        return Waking(worker)
+
+    def _loaded(self, waking: Waking, *, disabled: bool = False) -> Session:
+        """The runner with the candidate loaded."""
+        session = self._session(waking.awake(self.settings.timeout_s))
+        session.load(
+            source=self.work.candidate.source,
+            entry=self.work.candidate.entry_point,
+            language=self.work.candidate.language,
+            disabled=disabled,
+        )
+        return session
 
     def _session(self, worker: Worker) -> Session:
         """`worker`, with what is left of the grade's time for all that it is asked."""

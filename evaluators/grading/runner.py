@@ -3,6 +3,7 @@
 It holds no seed, no expected value and no verdict. Nothing that it says is believed: the judge
 checks every field of every reply and computes everything else from bytes. One request, one reply:
 
+- ``wake``: makes the device's context, which takes a while.
 - ``open``: the arena (again when it has grown).
 - ``load``: imports a candidate, or the baseline of an operator.
 - ``cache``: takes over what was compiled beforehand (`builder`); ``compiled``: what was not.
@@ -128,6 +129,11 @@ class Runner:
         self.compiled = 0
         self._disabling: Any = None
         self._stopwatch: Stopwatch | None = None
+
+    def _do_wake(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        torch.empty(1, device=self.device)
+        self.chip.synchronize()
+        return {}
 
     def _do_open(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         before, self._arena = self._arena, Arena.adopt(request["arena"], fds[0])

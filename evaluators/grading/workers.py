@@ -192,7 +192,7 @@ class Worker:
         self.pid = _pid_of(pidfd)
         self.isolation = ""
         self._operation = ""
-        self._ended = False
+        self._killed = self._ended = False
 
     def greet(self) -> None:
         """Waits for the runner's first word. No foreign code has run yet."""
@@ -261,15 +261,22 @@ class Worker:
         except OSError:
             return 0
 
-    def end(self) -> None:
-        """Kills the runner and all it started, and waits until it is gone."""
-        if self._ended:
+    def kill(self) -> None:
+        """Kills the runner and all it started. Several die at the same time; then `end` each."""
+        if self._killed or self._ended:
             return
-        self._ended = True
+        self._killed = True
         with contextlib.suppress(ProcessLookupError):
             if self.pid > 0 and isolation.OWN_PROCESSES not in self.isolation:
                 os.killpg(self.pid, signal.SIGKILL)
             signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Kills the runner and all it started, and waits until it is gone."""
+        if self._ended:
+            return
+        self.kill()
+        self._ended = True
         self.channel.close()
         try:
             self.server.status_of(self.number)
@@ -299,6 +306,31 @@ class Worker:
             self._ended = True
             self.channel.close()
             os.close(self.pidfd)
+
+
+class Waking:
+    """A runner that makes its device context, a third of a second on a GPU, while the judge does
+    something else."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._number = worker.post("wake")
+
+    def awake(self, timeout_s: float) -> Worker:
+        """Waits for it. Raises `Infrastructure`: no foreign code has run yet."""
+        try:
+            self._worker.answer(self._number, timeout_s)
+        except Fault as fault:
+            raise Infrastructure(f"a runner cannot use its device: {fault.message}") from fault
+        return self._worker
+
+
+def end_all(workers: Sequence[Worker]) -> None:
+    """Ends them, all at the same time."""
+    for worker in workers:
+        worker.kill()
+    for worker in workers:
+        worker.end()
 
 
 _servers: dict[tuple[str, int, str], Server] = {}
