@@ -51,7 +51,7 @@ def _upsample_cases() -> Sequence[Case]:
         case("same-size", [2, 3, 6, 5], (6, 5)),
         case("smaller", [1, 2, 12, 9], (4, 3)),
         case("scales-given", [2, 3, 5, 7], (10, 14), torch.float32, 2.0, 2.0),
-        case("scales-odd", [1, 2, 5, 6], (11, 13), torch.float32, 2.0, 2.0),
+        case("scales-odd", [1, 2, 5, 6], (11, 13), torch.float32, 2.3, 2.3),
         case("scales-height-only", [1, 2, 4, 6], (16, 12), _BF16, 4.0, None),
         case("one-pixel", [2, 3, 1, 1], (6, 5)),
         case("channels-last", [2, 6, 5, 4], (10, 8), strides=(480, 1, 48, 6)),
@@ -189,9 +189,11 @@ _UPSAMPLE = Operator(
         "dtype. Enlarged row Y came from input row min(floor(Y s), h - 1) with s = 1 / scales_h if "
         "that is given, else h / H; columns likewise. The result sums for each input pixel the "
         "elements of `grad_output` that came from it (0 if none did). No case has a product Y s "
-        "that rounding to float32 would carry across an integer. float16 and bfloat16 accumulate "
-        "in float32 and are rounded once. `upsample_nearest2d_backward.grad_input` writes into "
-        "`grad_input` (contiguous), whatever it held, and returns it."
+        "that rounding to float32 would carry across an integer, and scales fit the sizes (H is "
+        "floor(h scales_h)): for others PyTorch's CPU and CUDA kernels differ. float16 and "
+        "bfloat16 accumulate in float32 and are rounded once. "
+        "`upsample_nearest2d_backward.grad_input` writes into `grad_input` (contiguous), whatever "
+        "it held, and returns it."
     ),
     sources=(
         "PyTorch 2.13, torch.ops.aten.upsample_nearest2d_backward",

@@ -170,9 +170,11 @@ def _fp8_formula(
     x = input.float()
     found = _fp8_scale(x, scale, scale_ub, use_per_token_if_dynamic)
     rows = max(num_token_padding or 0, len(x))
+    codes = (x / found).clamp(-FLOAT8_MAX, FLOAT8_MAX).to(E4M3)
     if output is None:
-        output = torch.empty((rows, x.shape[1]), dtype=E4M3, device=x.device)
-    output[: len(x)] = (x / found).clamp(-FLOAT8_MAX, FLOAT8_MAX).to(E4M3)
+        output = _padded(codes.view(torch.uint8), rows).view(E4M3)
+    else:
+        output[: len(x)] = codes
     if scale is None and use_per_token_if_dynamic:
         found = _padded(found, rows)
     return output, found
