@@ -25,15 +25,16 @@ class Traced:
     sometimes: tuple[str, ...]
 
 
-def traced(operator: Operator) -> Traced:
-    """What Inductor makes of the operator's first timed case (its first, where none is timed).
+def traced(operator: Operator, statement: Callable[..., Any]) -> Traced:
+    """What Inductor makes of `statement` for the operator's first timed case (its first, where none
+    is timed). Raises `Untraceable`.
 
-    The statement is `Operator.baseline`, or its formulation. Raises `Untraceable`.
+    The statement must not be shared with anything that computes: what it remembers would be tensors
+    without memory from then on.
     """
     from torch._inductor.lowering import fallbacks, lowerings
 
     case = (operator.tier("full") or operator.tier("small"))[0]
-    statement = getattr(operator.baseline, "formulation", operator.baseline)
     targets = sorted(_targets(statement, case), key=str)
     external = [t for t in targets if t not in lowerings or _is_fallback(lowerings[t])]
     sometimes = [t for t in targets if t in fallbacks and t not in external]

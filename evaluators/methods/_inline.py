@@ -2,12 +2,14 @@
 
 Candidates run where the benchmark's operators are out of reach, so a statement in torch has to be
 carried over whole. Only what a candidate of language `library` may hold can be carried: functions,
-numbers, texts, dtypes, tables of those, and torch and math.
+numbers, texts, dtypes, tables of those, and torch and math. A function that remembers its results
+(`functools.cache`) is carried without its memory, as `torch.compile` looks through it too.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 import types
@@ -33,6 +35,8 @@ def inlined(function: Callable[..., Any]) -> str:
 
 
 def _add(value: Any, name: str, parts: dict[str, str], modules: set[str]) -> None:
+    if isinstance(value, functools._lru_cache_wrapper):
+        value = value.__wrapped__
     if isinstance(value, types.FunctionType):
         _add_function(value, name, parts, modules)
     elif isinstance(value, types.ModuleType) and _MODULES.get(name) == value.__name__:
@@ -49,8 +53,9 @@ def _add_function(
         raise NotInlined(f"{name} is made at run time")
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     (node,) = tree.body
-    if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+    if not isinstance(node, ast.FunctionDef) or not all(map(_remembers, node.decorator_list)):
         raise NotInlined(f"{name} is decorated")
+    node.decorator_list.clear()
     _without_words(node)
     text = ast.unparse(node) + "\n"
     if parts.get(name) == text:
@@ -59,6 +64,11 @@ def _add_function(
         if used in function.__globals__ and used != name:
             _add(function.__globals__[used], used, parts, modules)
     _put(name, text, parts)
+
+
+def _remembers(decorator: ast.expr) -> bool:
+    """Whether a decorator is `functools.cache`, by either name."""
+    return ast.unparse(decorator) in ("cache", "functools.cache")
 
 
 def _put(name: str, text: str, parts: dict[str, str]) -> None:
@@ -107,4 +117,4 @@ def _literal(value: Any, name: str, modules: set[str]) -> str:
             f"{_literal(k, name, modules)}: {_literal(v, name, modules)}" for k, v in value.items()
         )
         return "{" + ", ".join(pairs) + "}"
-    raise NotInlined(f"{name} is a {type(value).__name__}")
+    raise NotInlined(f"its statement uses {name}, which is no number, text or table of those")

@@ -8,7 +8,7 @@ cuBLAS is called through a C interface that candidates may not use.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import ClassVar
 
@@ -23,7 +23,12 @@ VLLM = Package("vllm", "0.13.0", "vllm")
 
 @dataclass(frozen=True)
 class TorchEager:
-    """Takes no option."""
+    """`torch`, `vllm`: the versions where the candidates will be graded; else the torch that is
+    here, and the vLLM that the baselines are of. An empty `vllm`: there is none there.
+    """
+
+    torch: str = ""
+    vllm: str = VLLM.version
 
     kind: ClassVar[MethodKind] = "library"
     language: ClassVar[str] = "library"
@@ -37,14 +42,18 @@ class TorchEager:
     def propose(self, task: Task, workspace: Workspace) -> Iterator[Proposal]:
         """One line that makes the call."""
         operator = task.operator
+        if operator.source == "vllm" and not self.vllm:
+            yield Proposal(failure="no_candidate", note="there is no vLLM where this is graded")
+            return
         call = _call(operator)
-        package = VLLM if operator.source == "vllm" else torch_package()
+        vllm = replace(VLLM, version=self.vllm)
+        package = vllm if operator.source == "vllm" else torch_package(self.torch)
         yield propose_call(task, package, {} if call is None else {operator.id: call})
 
 
-def torch_package() -> Package:
-    """torch, in the version that is installed here."""
-    return Package("torch", version("torch").partition("+")[0], "torch")
+def torch_package(declared: str = "") -> Package:
+    """torch, in the version `declared`, or else in the one that is installed here."""
+    return Package("torch", (declared or version("torch")).partition("+")[0], "torch")
 
 
 def _call(operator: Operator) -> Call | None:
