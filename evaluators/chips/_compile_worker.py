@@ -21,6 +21,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -112,11 +113,11 @@ def main(fd: int, rooted: bool) -> None:
         for number in itertools.count():
             job, _ = channel.receive()
             if number == 1:  # for one candidate alone it would not pay
-                warm_up()
+                warm_up(c for c in all_chips().values() if isinstance(c, CompileTarget))
             channel.send({"results": [to_json(r) for r in Job(job, rooted, namespace).run()]})
 
 
-def warm_up() -> None:
+def warm_up(targets: Iterable[CompileTarget]) -> None:
     """Does once what each fork would otherwise make ready for itself: compilers, their versions."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -128,7 +129,7 @@ def warm_up() -> None:
     ):
         source = Path(folder) / "nothing.ttir"
         source.write_text(_NOTHING)
-        for chip in (chip for chip in all_chips().values() if isinstance(chip, CompileTarget)):
+        for chip in targets:
             if chip.detect().usable:
                 target = GPUTarget(chip.backend, chip.arch, chip.warp_size)
                 make_backend(target).hash()  # asks the assembler for its version

@@ -274,6 +274,7 @@ class _Cascade:
             return None
         server, limits = self.server, _limits(self.chip, self.settings)
         assert server is not None
+        server.ready_compilers(here.target)
         limit_s = min(self.settings.timeout_s, MOST_BUILD_S)
         build = Build(lambda: server.spawn("builder", self.chip, limits), here, limit_s)
         stack.callback(build.close)

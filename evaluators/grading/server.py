@@ -25,6 +25,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kernelmark.evaluators.chips import _compile_worker
+from kernelmark.evaluators.chips.targets import CHIPS
 from kernelmark.evaluators.grading import isolation
 from kernelmark.evaluators.grading.channel import Channel, Closed
 
@@ -109,6 +111,9 @@ class Server:
 
     def _answer(self) -> None:
         message, fds = self.channel.receive()
+        if message["op"] == "compilers":
+            _compile_worker.warm_up(t for t in CHIPS if t.name == message["target"])
+            return
         scratch = _scratch_folder()
         report = isolation.Isolation(list(self.namespace.parts), list(self.namespace.missing))
         parent = os.getpid()

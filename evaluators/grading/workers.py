@@ -87,6 +87,7 @@ class Server:
         self._numbers = itertools.count(1)
         self._events: dict[tuple[str, int], tuple[dict[str, Any], list[int]]] = {}
         self._ready = self._closed = False
+        self._compilers: set[str] = set()  #: targets
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         home = module_of(chip)
@@ -137,6 +138,19 @@ class Server:
         worker = Worker(self, number, Channel(ours), fds[0])
         worker.greet()
         return worker
+
+    def ready_compilers(self, target: str) -> None:
+        """Has builders that are forked from now on find the compilers for `target` (a chip's name)
+        loaded. Does not wait. Raises `Infrastructure`."""
+        with self._lock:
+            if target in self._compilers:
+                return
+            self._compilers.add(target)
+            try:
+                self._wait_ready()
+                self._channel.send({"op": "compilers", "target": target})
+            except (Closed, Late, Garbled) as error:
+                raise Infrastructure(f"the server process failed: {error}") from error
 
     def status_of(self, number: int, timeout_s: float = BURIAL_S) -> int:
         """Wait status of a runner that is dead or dying. Raises `Infrastructure`."""
