@@ -12,7 +12,7 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -203,10 +203,30 @@ def _claimed(connection: duckdb.DuckDBPyConnection, submission: str) -> Iterable
         seen.add((operator, id))
         candidate = Candidate(operator, source, language, entry)
         claimed = speed(speeds.get((operator, id), ()))
-        yield Claimed(candidate, status, sku, attests, claimed, _unfit(operator, digest))
+        yield Claimed(candidate, status, sku, attests, claimed, unfit(operator, digest))
 
 
-def _unfit(operator: str, digest: str) -> str:
+def recorded(verdicts: Mapping[tuple[str, str], Verdict], regrade: Regrade) -> Grade:
+    """Verdicts that another machine made of this re-grade's candidates.
+
+    `UserError` where one is missing, or is of another chip or tier.
+    """
+    fit = [claimed.candidate for claimed in regrade.claimed if not claimed.unfit]
+    missing = [c.operator for c in fit if (c.operator, c.id) not in verdicts]
+    if missing:
+        raise UserError(f"{len(missing)} of {len(fit)} candidates have no verdict: {missing[0]}")
+    for candidate in fit:
+        verdict = verdicts[candidate.operator, candidate.id]
+        if (verdict.chip, verdict.tier, verdict.dataset) != (regrade.chip, regrade.tier, ""):
+            raise UserError(
+                f"{candidate.operator}: graded on {verdict.chip} at tier {verdict.tier}; this "
+                f"re-grade is for {regrade.chip} at tier {regrade.tier}, over installed cases"
+            )
+    return lambda candidate, _: verdicts[candidate.operator, candidate.id]
+
+
+def unfit(operator: str, digest: str) -> str:
+    """Why this version cannot grade candidates for an operator of that definition; "": it can."""
     try:
         same = operator_digest(get_operator(operator)) == digest
     except UnknownName:

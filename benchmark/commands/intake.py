@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,9 +29,13 @@ def regrade(
     id: Annotated[str, typer.Argument(metavar="ID", help="6 letters or more of a submission's id")],
     chip: Annotated[str, typer.Option(help="Where; else the chip that it claims.")] = "",
     graded_by: GradedBy = "kernelmark regrade",
+    results: Annotated[
+        list[Path] | None,
+        typer.Option(help="Verdicts of another machine: OUT of a job (jobs export --submission)."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Grade a submission's candidates again here and compare with what was claimed.
+    """Grade a submission's candidates again and compare with what was claimed.
 
     Both stay: our verdicts count from then on, where the hardware is the one claimed. Exit status 1
     where we contradict the claim.
@@ -40,8 +45,9 @@ def regrade(
     from kernelmark.benchmark.rendering import err, plain, print_json
     from kernelmark.evaluators.campaigns.placing import usable_chip
     from kernelmark.evaluators.grading.records import Verdict
+    from kernelmark.submissions import repeats
     from kernelmark.submissions.board import build
-    from kernelmark.submissions.regrading import carry_out, plan
+    from kernelmark.submissions.regrading import carry_out, plan, recorded
     from kernelmark.submissions.taking_turns import grader
     from kernelmark.submissions.trust import WAIT_S
 
@@ -52,7 +58,10 @@ def regrade(
     def shown(verdict: Verdict) -> None:
         console.print(plain(f"{verdict.status:<14} {verdict.operator}"))
 
-    grade = grader(place, usable_chip(planned.chip))
+    if results:
+        grade = recorded(repeats.results(results), planned)
+    else:
+        grade = grader(place, usable_chip(planned.chip))
     result = carry_out(place, planned, grade, notify=shown)
     build(place, WAIT_S)
     conclusion = result.conclusion

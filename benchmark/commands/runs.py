@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,9 @@ from kernelmark.benchmark.commands.shared import (
     portability_cache,
 )
 from kernelmark.benchmark.errors import UserError
+
+if TYPE_CHECKING:
+    from kernelmark.submissions.repeats import Claim, Repeat
 
 app = typer.Typer()
 jobs_app = typer.Typer(help="Grade on another machine, where only torch and triton are.")
@@ -169,13 +172,30 @@ def demo() -> None:
 @jobs_app.command("export")
 def jobs_export(
     job: Annotated[Path, typer.Argument(help="Job folder to make.")],
-    run: Annotated[Path, typer.Option("--run", help="Run folder, of kernelmark run --no-grade.")],
+    run: Annotated[
+        Path | None, typer.Option("--run", help="Run folder, of kernelmark run --no-grade.")
+    ] = None,
+    submission: Annotated[
+        list[str] | None,
+        typer.Option(help="Instead: what passed of a bundle, or of a submission, by its id."),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --submission: only so many operators of each, drawn once."),
+    ] = None,
 ) -> None:
     """Write a job: what `python -m kernelmark.evaluators.grading JOB OUT` grades elsewhere."""
-    from kernelmark.evaluators.campaigns.folder import RunFolder
-    from kernelmark.evaluators.campaigns.jobs import export_job
+    if (run is None) == (not submission):
+        raise UserError("--run, or --submission: one of them")
+    if run is None:
+        from kernelmark.submissions.repeats import export_sample
 
-    count = export_job(RunFolder.open(run), job)
+        count = export_sample(_claims(submission or []), job, sample, complain)
+    else:
+        from kernelmark.evaluators.campaigns.folder import RunFolder
+        from kernelmark.evaluators.campaigns.jobs import export_job
+
+        count = export_job(RunFolder.open(run), job)
     typer.echo(f"{count} candidates in {job}")
 
 
@@ -190,6 +210,80 @@ def jobs_import(
 
     count = import_results(RunFolder.open(run), results)
     typer.echo(f"{count} verdicts into {run}")
+
+
+@jobs_app.command("compare")
+def jobs_compare(
+    results: Annotated[list[Path], typer.Argument(help="OUT of jobs export --submission.")],
+    submission: Annotated[
+        list[str] | None,
+        typer.Option(help="A bundle, or a submission's id; else all that ship with the project."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How far verdicts of another day or machine lie within what submissions state.
+
+    Nothing is kept and no trust changes; kernelmark regrade --results does that.
+    """
+    from dataclasses import asdict
+
+    from kernelmark.benchmark.rendering import print_json, print_rows
+    from kernelmark.submissions import repeats
+    from kernelmark.submissions.shipped import FOLDER
+
+    found = repeats.results(results)
+    claims = _claims(submission or [str(path) for path in sorted(FOLDER.glob("*.zip"))])
+    rows = [row for claim in claims if (row := repeats.repeat(claim, found)) is not None]
+    if not rows:
+        raise UserError("none of these verdicts is of a candidate that these submissions state")
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    columns = {"name": "entry", "operators": "operators", "passed": "pass again", "agree": "agree"}
+    columns |= {"timed": "timed", "within": "within", "meeting": "intervals meet"}
+    columns |= {"close": "within 5%", "cases": "cases", "cases_within": "cases within"}
+    columns |= {"cases_meeting": "case intervals meet"}
+    caption = (
+        "agree: passes again and is not certainly 10% slower; within: the new speedup lies in the "
+        "stated 95% interval; operators by geometric mean of their cases"
+    )
+    print_rows([_repeat_row(row) for row in rows], columns, caption=caption)
+    others = [
+        {"name": row.name, "operator": a.pair.operator, "reason": a.reason}
+        for row in rows
+        for a in row.agreements
+        if not a.agrees
+    ]
+    if others:
+        print_rows(others, {"name": "entry", "operator": "operator", "reason": "not as stated"})
+
+
+def _claims(names: Sequence[str]) -> list[Claim]:
+    from kernelmark.submissions.repeats import find_bundle, read_claim
+
+    return [read_claim(find_bundle(home(), name)) for name in names]
+
+
+def _repeat_row(row: Repeat) -> dict[str, object]:
+    """A row of numbers with their shares."""
+    operators = len(row.agreements)
+
+    def part(count: int, whole: int) -> str:
+        return f"{count} ({count / whole:.0%})" if whole else "-"
+
+    return {
+        "name": row.name,
+        "operators": operators,
+        "passed": part(row.same_status, operators),
+        "agree": part(row.agreeing, operators),
+        "timed": row.timed,
+        "within": part(row.within, row.timed),
+        "meeting": part(row.meeting, row.timed),
+        "close": part(row.close, row.timed),
+        "cases": row.cases,
+        "cases_within": part(row.cases_within, row.cases),
+        "cases_meeting": part(row.cases_meeting, row.cases),
+    }
 
 
 def _budgets(tokens: int | None, usd: float | None, texts: Sequence[str]) -> dict[str, float]:

@@ -12,13 +12,14 @@ folder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kernelmark.benchmark.errors import UserError
 from kernelmark.evaluators.campaigns.files import read_json, slug, write_bytes, write_json
 from kernelmark.evaluators.campaigns.folder import RunFolder
-from kernelmark.evaluators.grading.records import Verdict, from_json, to_json
+from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
 from kernelmark.evaluators.grading.settings import Settings
 
 JOB_SCHEMA_VERSION = 1
@@ -53,24 +54,40 @@ def export_job(folder: RunFolder, root: Path) -> int:
 
     `UserError` where `root` holds something, or nothing is left to grade.
     """
+    _must_be_empty(root)
+    waiting: dict[tuple[str, str], Candidate] = {}
+    for attempt in folder.attempts():
+        if attempt.candidate and not _graded(folder, attempt.operator, attempt.candidate):
+            waiting[attempt.operator, attempt.candidate] = folder.candidate(attempt)
+    if not waiting:
+        raise UserError(f"{folder.root}: no candidate waits for a verdict")
+    run, cases = folder.run, _export_cases(folder, root, {operator for operator, _ in waiting})
+    _write(root, Job(run.id, run.chip, run.tier, (), run.dataset, cases), waiting.values())
+    return len(waiting)
+
+
+def write_job(root: Path, run: str, chip: str, tier: str, candidates: Iterable[Candidate]) -> None:
+    """Writes any candidates as a job over the installed cases; `run` says what they are of.
+
+    `UserError` where `root` holds something.
+    """
+    _must_be_empty(root)
+    _write(root, Job(run, chip, tier, ()), candidates)
+
+
+def _must_be_empty(root: Path) -> None:
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UserError(f"{root} is not empty")
-    items: dict[tuple[str, str], JobItem] = {}
-    for attempt in folder.attempts():
-        if not attempt.candidate or _graded(folder, attempt.operator, attempt.candidate):
-            continue
-        candidate = folder.candidate(attempt)
+
+
+def _write(root: Path, job: Job, candidates: Iterable[Candidate]) -> None:
+    items = []
+    for candidate in candidates:
         file = f"candidates/{candidate.id}.py"
         write_bytes(root / file, candidate.source.encode())
-        items[candidate.operator, candidate.id] = JobItem(
-            candidate.operator, candidate.id, candidate.language, candidate.entry, file
-        )
-    if not items:
-        raise UserError(f"{folder.root}: no candidate waits for a verdict")
-    run, cases = folder.run, _export_cases(folder, root, {operator for operator, _ in items})
-    job = Job(run.id, run.chip, run.tier, tuple(items.values()), run.dataset, cases)
-    write_json(root / "job.json", to_json(job))
-    return len(items)
+        language, entry = candidate.language, candidate.entry
+        items.append(JobItem(candidate.operator, candidate.id, language, entry, file))
+    write_json(root / "job.json", to_json(replace(job, candidates=tuple(items))))
 
 
 def _export_cases(folder: RunFolder, root: Path, operators: set[str]) -> dict[str, str]:
@@ -90,9 +107,7 @@ def import_results(folder: RunFolder, results: Path) -> int:
     another candidate or chip.
     """
     known = {(attempt.operator, attempt.candidate) for attempt in folder.attempts()}
-    verdicts = [_read(path) for path in sorted((results / "verdicts").glob("*.json"))]
-    if not verdicts:
-        raise UserError(f"{results} holds no verdicts/")
+    verdicts = read_results(results)
     for verdict in verdicts:
         if (verdict.operator, verdict.candidate) not in known:
             raise UserError(
@@ -110,6 +125,14 @@ def import_results(folder: RunFolder, results: Path) -> int:
     for verdict in verdicts:
         folder.add_verdict(verdict)
     return len(verdicts)
+
+
+def read_results(results: Path) -> list[Verdict]:
+    """The verdicts in `results`. `UserError` where there are none, or a file is no verdict."""
+    verdicts = [_read(path) for path in sorted((results / "verdicts").glob("*.json"))]
+    if not verdicts:
+        raise UserError(f"{results} holds no verdicts/")
+    return verdicts
 
 
 def _graded(folder: RunFolder, operator: str, candidate: str) -> bool:
