@@ -20,6 +20,7 @@ A figure that the judge's clock does not back is replaced by the one that does i
 from __future__ import annotations
 
 import statistics as basics
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,8 +57,8 @@ class Side(Protocol):
         """Checks results of the last calls on the first `sets` sets, a secret choice of them."""
         ...
 
-    def stop(self) -> tuple[Block, ...]:
-        """Closes the recording."""
+    def stop(self) -> Callable[[], tuple[Block, ...]]:
+        """Has the recording closed and does not wait; what it returns waits, and gives it."""
         ...
 
     def queue_limit(self, activities: int) -> int:
@@ -163,7 +164,8 @@ def alternate(
         _block(side, min(WARM, sets), "warm")
         if latch is not None:
             _block(side, sets, "stream")
-    recordings = [side.stop() for side in sides.values()]
+    stopping = [side.stop() for side in sides.values()]  # both read their traces at once
+    recordings = [recording() for recording in stopping]
     roles: tuple[Role, Role] = ("candidate", "baseline")
     first, second = (
         _measured(side, blocks, sets, latch, plan, role)

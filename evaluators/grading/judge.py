@@ -184,7 +184,7 @@ class _Cascade:
         self.server: Server | None = None
         self.memory: Memory
         self.workers: list[Worker] = []  #: of candidate and baseline, whatever became of them
-        self.spare: Waking | None = None  #: the candidate's next
+        self.spare: Waking | None = None  #: the runner that the integrity gate will ask first
         self.warming: Warming | None = None
         self.session: Session
 
@@ -293,7 +293,8 @@ class _Cascade:
         return built.describe(build.here.target)
 
     def _correctness(self, stack: contextlib.ExitStack) -> str:
-        self.spare = self._waking("candidate")  # for the next gate
+        if self._is_replayed():
+            self.spare = self._waking("candidate")
         cases = self._cases()
         patience = self.settings.patience_s
         if self.chip.attests == "executed":
@@ -324,7 +325,7 @@ class _Cascade:
 
     def _integrity(self, stack: contextlib.ExitStack) -> str:
         self._little_host_work()
-        if not self.language.own_kernels or self.operator.kind != "compute":
+        if not self._is_replayed():
             return f"not asked for: {self.language.name} candidate, {self.operator.kind} operator"
 
         def open_session() -> Session:
@@ -336,6 +337,8 @@ class _Cascade:
             return self.gate.question(case, case.draws[0])
 
         seen = integrity.replay(open_session, self._replayable(), question)
+        if self.spare is not None:  # nobody else may be on the device when it is timed
+            self.spare.worker.end()
         self._check_time()  # a runner that had no time left was not wrong without its kernels
         self.work.evidence["replayed_without_kernels"] = list(seen.replayed)
         self.work.evidence["right_without_kernels"] = list(seen.right_without)
@@ -353,6 +356,10 @@ class _Cascade:
         self.work.evidence["silent_cases"] = {name: list(why) for name, why in seen.silent.items()}
         text = f"no case of {self.operator.id} can show that kernels gave the answer"
         raise Stopped("infrastructure_error", text)
+
+    def _is_replayed(self) -> bool:
+        """Whether the integrity gate has something to show."""
+        return self.language.own_kernels and self.operator.kind == "compute"
 
     def _little_host_work(self) -> None:
         """The host may read a length or a factor, not what an answer is computed from; and it may

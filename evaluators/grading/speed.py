@@ -210,9 +210,21 @@ class TimedSide:
                 if comparison.status != "passed":
                     raise Failed(comparison)
 
-    def stop(self) -> tuple[Block, ...]:
-        """Closes the recording."""
-        reply = self._ask("time_stop")
+    def stop(self) -> Callable[[], tuple[Block, ...]]:
+        """Has the recording closed and does not wait; what it returns waits, and gives it."""
+        number, failure = 0, None
+        try:
+            with self._ours():
+                number = self.session.worker.post("time_stop")
+        except Disturbed as error:  # told when the other side's answer has been read
+            failure = error
+        return lambda: self._recording(number, failure)
+
+    def _recording(self, number: int, failure: Disturbed | None) -> tuple[Block, ...]:
+        if failure is not None:
+            raise failure
+        with self._ours():
+            reply = self.session.worker.answer(number, self.session.timeout_s)
         try:
             items = _items(reply, len(self._calls))
             return tuple(map(parse_block, items, self._calls))

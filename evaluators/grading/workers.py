@@ -327,16 +327,16 @@ class Waking:
     something else."""
 
     def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+        self.worker = worker
         self._number = worker.post("wake")
 
     def awake(self, timeout_s: float) -> Worker:
         """Waits for it. Raises `Infrastructure`: no foreign code has run yet."""
         try:
-            self._worker.answer(self._number, timeout_s)
+            self.worker.answer(self._number, timeout_s)
         except Fault as fault:
             raise Infrastructure(f"a runner cannot use its device: {fault.message}") from fault
-        return self._worker
+        return self.worker
 
 
 def end_all(workers: Sequence[Worker]) -> None:

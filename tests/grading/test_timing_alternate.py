@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -63,9 +64,9 @@ class FakeSide:
     def check(self, sets: int) -> None:
         self.note(f"check {sets}")
 
-    def stop(self) -> tuple[Block, ...]:
+    def stop(self) -> Callable[[], tuple[Block, ...]]:
         self.note("stop")
-        return tuple(self.blocks)
+        return lambda: tuple(self.blocks)
 
     def queue_limit(self, activities: int) -> int:
         assert activities == 2
