@@ -159,6 +159,24 @@ def _decide(id: str, level: Any, reason: str, by: str) -> None:
 
 
 @group.command()
+def pack(
+    id: Id,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="E.g. submissions/bundles.")],
+) -> None:
+    """Write a sealed bundle as one zip file that is named by its id, as those that ship are."""
+    from kernelmark.submissions.archive import pack as write
+    from kernelmark.submissions.repeats import find_bundle
+
+    bundle = find_bundle(home(), id)
+    if not bundle.is_dir():
+        raise UserError(f"{bundle} is packed already")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{bundle.resolve().name}.zip"
+    write(bundle, path)
+    typer.echo(f"{path}, {path.stat().st_size / 1e6:.1f} MB")
+
+
+@group.command()
 def schema(
     out: Annotated[Path | None, typer.Option(help="Write one file a schema here.")] = None,
 ) -> None:

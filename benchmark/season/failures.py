@@ -138,7 +138,8 @@ def portability(season: Season) -> str:
     return f"""## Does it compile elsewhere
 
 Candidates that compile for a target, of those that were tried. No such hardware is needed for it,
-and nothing is said of results or speed there.
+and nothing is said of results or speed there. Candidates of compilers and libraries call a package
+and bring no kernels of their own, so there is nothing to compile.
 
 {table(columns, rows)}
 

@@ -35,6 +35,7 @@ from kernelmark.submissions.repeats import (
     repeat,
     results,
 )
+from kernelmark.submissions.shipped import deliver_shipped
 
 
 def claim_of(tmp_path: Path, entry: Entry = ENTRY, name: str = "run") -> Claim:
@@ -212,6 +213,24 @@ def test_the_whole_way_with_a_real_judge(
     whole = ["--results", tmp_path / "out-whole", "--as", "another machine"]
     assert command(monkeypatch, "regrade", submission, *whole) == 0
     assert "agrees: 2 of 2 candidates as claimed" in capfd.readouterr().out
+
+
+def test_a_bundle_is_packed_as_those_that_ship(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = Home(tmp_path / "home")
+    monkeypatch.setenv("KERNELMARK_HOME", str(home.root))
+    submission, _ = deliver(home, make_run(tmp_path / "run", ENTRY), Disclosure())
+    ingest(home, demo_catalogue(), processes=1)
+    shipped = tmp_path / "shipped"
+    assert command(monkeypatch, "submissions", "pack", submission.id[:12], shipped) == 0
+    (path,) = shipped.iterdir()
+    assert path.name == f"{submission.id}.zip"
+    other = Home(tmp_path / "other")
+    assert deliver_shipped(other, shipped) == 1
+    assert [result.accepted for result in ingest(other, demo_catalogue(), processes=1)] == [True]
+    assert command(monkeypatch, "submissions", "pack", path, shipped) == 2
+    assert "is packed already" in capfd.readouterr().err
 
 
 def test_verdicts_of_nothing_that_was_stated_are_an_error(
