@@ -63,10 +63,11 @@ def _launch(out: torch.Tensor, number: torch.Tensor | float, pointer: bool) -> N
     tile = 4096 if out.numel() >= 1 << 20 else 1024
     columns = min(triton.next_power_of_2(n), tile)
     rows = min(triton.next_power_of_2(m), tile // columns)
+    warps = 8 if rows * columns > 2048 else 4
     grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
     _kernel[grid](
         out, number, n, m, n2, n1, *([0] * (5 - len(strides)) + strides),
-        POINTER=pointer, M=rows, N=columns, num_warps=4,
+        POINTER=pointer, M=rows, N=columns, num_warps=warps,
     )  # fmt: skip
 
 

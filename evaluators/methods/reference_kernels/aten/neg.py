@@ -64,9 +64,10 @@ def _launch(x: torch.Tensor, out: torch.Tensor) -> None:
     across = m > 1 and 0 < x_s[3] < x_s[4]
     columns = min(triton.next_power_of_2(n), 64 if across else tile)
     rows = min(triton.next_power_of_2(m), tile // columns)
+    warps = 8 if rows * columns > 2048 else 4
     grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
     _kernel[grid](
-        x, out, n, m, n2, n1, *x_s, *out_s, M=rows, N=columns, num_warps=4
+        x, out, n, m, n2, n1, *x_s, *out_s, M=rows, N=columns, num_warps=warps
     )  # fmt: skip
 
 

@@ -68,13 +68,14 @@ def _launch(out: torch.Tensor, number: float) -> None:
     tile = 4096 if out.numel() >= 1 << 20 else 1024
     columns = min(triton.next_power_of_2(n), tile)
     rows = min(triton.next_power_of_2(m), tile // columns)
+    warps = 8 if rows * columns > 2048 else 4
     grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
     cast = float(number) if out.dtype.is_floating_point else int(number)
     if out.dtype == torch.bool:
         cast = int(number != 0)
     _kernel[grid](
         out, cast, n, m, n2, n1, *([0] * (5 - len(strides)) + strides),
-        M=rows, N=columns, num_warps=4,
+        M=rows, N=columns, num_warps=warps,
     )  # fmt: skip
 
 

@@ -80,10 +80,11 @@ def _launch(
     tile = 4096 if out.numel() >= 1 << 20 else 1024
     columns = min(triton.next_power_of_2(n), tile)
     rows = min(triton.next_power_of_2(m), tile // columns)
+    warps = 8 if rows * columns > 2048 else 4
     grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
     _kernel[grid](
         *operands, out, slope, n, m, n2, n1, *strides,
-        TRAINING=training, M=rows, N=columns, num_warps=4,
+        TRAINING=training, M=rows, N=columns, num_warps=warps,
     )  # fmt: skip
     return out
 

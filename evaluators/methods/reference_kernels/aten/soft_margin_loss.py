@@ -88,6 +88,7 @@ def _launch(operands: list[torch.Tensor], out: torch.Tensor, reduction: int) -> 
     tile = 4096 if count >= 1 << 20 else 1024
     columns = min(triton.next_power_of_2(max(n, 1)), tile)
     rows = min(triton.next_power_of_2(max(m, 1)), tile // columns)
+    warps = 8 if rows * columns > 2048 else 4
     programs = n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns)
     target = out
     if not whole:
@@ -95,7 +96,7 @@ def _launch(operands: list[torch.Tensor], out: torch.Tensor, reduction: int) -> 
     if count:
         _kernel[(programs,)](
             *operands, target, n, m, n2, n1, *strides,
-            REDUCE=not whole, M=rows, N=columns, num_warps=4,
+            REDUCE=not whole, M=rows, N=columns, num_warps=warps,
         )  # fmt: skip
     if not whole:
         divisor = float(count) if reduction == 1 else 1.0

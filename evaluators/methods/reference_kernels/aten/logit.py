@@ -1,0 +1,91 @@
+"""logit: ln(self / (1 - self)), self clamped where asked, in one pass over memory.
+
+The dimensions are ordered as they lie in the result's memory and merged where one stride describes
+both tensors: a contiguous tensor is one run. The two innermost of what is left are walked in tiles,
+one a program, the outer ones are counted by the program's number. Tiles run along memory; where the
+input runs across the result (a transposition), square tiles keep both sides coalesced.
+Arithmetic is float32, the bounds of the clamp too.
+"""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _place(n, m, n2, n1, M: tl.constexpr, N: tl.constexpr):
+    """The tile of this program: rows, columns, and the numbers of the three outer dimensions."""
+    tiles_n, tiles_m = tl.cdiv(n, N), tl.cdiv(m, M)
+    tile = tl.program_id(0)
+    column = (tile % tiles_n).to(tl.int64) * N + tl.arange(0, N)[None, :]
+    tile //= tiles_n
+    row = (tile % tiles_m).to(tl.int64) * M + tl.arange(0, M)[:, None]
+    outer = (tile // tiles_m).to(tl.int64)
+    return row, column, outer // (n1 * n2), outer // n2 % n1, outer % n2
+
+
+@triton.jit(do_not_specialize=["eps"])
+def _kernel(
+    x, out, eps, n, m, n2, n1, x_0, x_1, x_2, x_m, x_n,
+    out_0, out_1, out_2, out_m, out_n,
+    CLAMP: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
+):  # fmt: skip
+    row, column, i0, i1, i2 = _place(n, m, n2, n1, M, N)
+    inside = (row < m) & (column < n)
+    x_at = i0 * x_0 + i1 * x_1 + i2 * x_2 + row * x_m + column * x_n
+    out_at = i0 * out_0 + i1 * out_1 + i2 * out_2 + row * out_m + column * out_n
+    x = tl.load(x + x_at, mask=inside).to(tl.float32)
+    if CLAMP:
+        x = tl.where(x < eps, eps, tl.where(x > 1.0 - eps, 1.0 - eps, x))
+    y = tl.log(x / (1.0 - x))
+    tl.store(out + out_at, y.to(out.dtype.element_ty), mask=inside)
+
+
+def logit(
+    self: torch.Tensor, eps: float | None = None, *, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    if out is None:
+        out = torch.empty_like(self)
+    _launch(self, out, 0.0 if eps is None else float(eps), eps is not None)
+    return out
+
+
+def _launch(x: torch.Tensor, out: torch.Tensor, eps: float, clamp: bool) -> None:
+    """One program a tile; `x` and `out` have one shape."""
+    if out.numel() == 0:
+        return
+    sizes, x_strides, out_strides = _merged(list(out.shape), list(x.stride()), list(out.stride()))
+    if len(sizes) > 5:  # rare: the outermost of the dimensions goes to the host
+        for x_part, out_part in zip(x.unbind(0), out.unbind(0), strict=True):
+            _launch(x_part, out_part, eps, clamp)
+        return
+    n0, n1, n2, m, n = [1] * (5 - len(sizes)) + sizes
+    x_s, out_s = _padded(x_strides), _padded(out_strides)
+    tile = 4096 if out.numel() >= 1 << 20 else 1024
+    across = m > 1 and 0 < x_s[3] < x_s[4]
+    columns = min(triton.next_power_of_2(n), 64 if across else tile)
+    rows = min(triton.next_power_of_2(m), tile // columns)
+    grid = (n0 * n1 * n2 * triton.cdiv(m, rows) * triton.cdiv(n, columns),)
+    _kernel[grid](
+        x, out, eps, n, m, n2, n1, *x_s, *out_s, CLAMP=clamp, M=rows, N=columns, num_warps=4
+    )  # fmt: skip
+
+
+def _merged(
+    sizes: list[int], firsts: list[int], seconds: list[int]
+) -> tuple[list[int], list[int], list[int]]:
+    """Dimensions by falling stride of the second tensor, merged; those of size 1 are dropped."""
+    order = sorted(range(len(sizes)), key=lambda i: -seconds[i])
+    merged: list[tuple[int, int, int]] = []
+    for i in order:
+        size, first, second = sizes[i], firsts[i], seconds[i]
+        if size == 1:
+            continue
+        if merged and merged[-1][1] == first * size and merged[-1][2] == second * size:
+            size *= merged.pop()[0]
+        merged.append((size, first, second))
+    return [d[0] for d in merged] or [1], [d[1] for d in merged], [d[2] for d in merged]
+
+
+def _padded(strides: list[int]) -> list[int]:
+    return [0] * (5 - len(strides)) + strides
