@@ -63,7 +63,9 @@ def rrelu_with_noise(
 ) -> torch.Tensor:
     if out is None:
         out = torch.empty_like(self)
-    seed = torch.randint(2**31, (1,), device=self.device, generator=generator)
+    seed = self  # not read
+    if training:
+        seed = torch.randint(2**31, (1,), device=self.device, generator=generator)
     _launch([self, noise, out], seed, float(lower), float(upper), training)
     return out
 
