@@ -27,7 +27,7 @@ def _topk(
     at = token.to(tl.int64)[:, None, None] * experts + expert[None, :, :]
     s = tl.load(scores + at, mask=inside, other=0.0).to(tl.float32)
     if SIGMOID:
-        s = 1.0 / (1.0 + tl.exp(-s))
+        s = tl.div_rn(1.0, 1.0 + tl.exp(-s))
     shift = tl.load(bias + expert, mask=(group < groups) & (member < size), other=0.0)
     biased = tl.where(real, s + shift[None, :, :], NONE)
 
