@@ -4,8 +4,10 @@ Kept codes are read as they lie in memory: the layout is a permutation of bits, 
 spread over its codes along a new dimension, and one permutation of dimensions puts all codes in
 rows and columns. Of every four dense rows two are kept, and four bits say which: each of the four
 takes the first code, the second, or nothing. The dense tile goes to the matrix units, which read
-two zeros in four; what is saved is memory, and that decides for few rows. With few rows K is split
-over programs, parts are kept in float32 and added in order by a second kernel.
+two zeros in four; what is saved is memory, and that decides for few rows. Scales and places are
+loaded a step ahead: the compiler does so itself only for what it copies in pieces of 4 bytes or
+more. With few rows K is split over programs, parts are kept in float32 and added in order by a
+second kernel.
 """
 
 import torch
@@ -29,28 +31,31 @@ def _kept(words, k0, j0, n, BITS: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_N: 
     if BITS == 4:
         place = tl.arange(0, 8)[None, :]  # in bits: four columns on, row r or r + 8, r or r + 1
         shift = place // 4 * 8 + place // 2 % 2 * 4 + place % 2 * 16
-        codes = tl.reshape((packed >> shift) & 15, (TILES, BLOCK_N // 8, 4, 4, 2, 2, 2))
-        codes = tl.permute(codes, (0, 5, 2, 1, 4, 3, 6))
     else:
         place = tl.arange(0, 4)[None, :]  # in bits: row r or r + 8, r or r + 1
         shift = place // 2 * 8 + place % 2 * 16
-        codes = tl.reshape((packed >> shift) & 255, (TILES, BLOCK_N // 8, 4, 4, 2, 2, 2))
-        codes = tl.permute(codes, (0, 5, 2, 1, 4, 3, 6))
-    # tile row, row half, row pair in 4, columns by 8, column half, column in 4, row of pair
+    codes = (packed >> shift) & ((1 << BITS) - 1)
+    # tile row, columns by 8, row pair in 4, column in 4, column half, row half, row of pair
+    codes = tl.reshape(codes, (TILES, BLOCK_N // 8, 4, 4, 2, 2, 2))
+    codes = tl.permute(codes, (0, 5, 2, 1, 4, 3, 6))
     return tl.split(tl.reshape(codes, (BLOCK_K // 4, BLOCK_N, 2)))
 
 
 @triton.jit
-def _places(meta, k0, j, n, BLOCK_K: tl.constexpr):
-    """Four bits for each four dense rows from k0 on: [BLOCK_K / 4, columns]."""
+def _scales_and_places(
+    scales, meta, k0, k, j, n, group, ONE_GROUP: tl.constexpr, BLOCK_K: tl.constexpr
+):
+    """For rows k0 on (nothing past k): scales [columns], and 16 bits for each 16 dense rows."""
+    # Of 8 columns, scales of many groups have columns x and x + 4 side by side.
+    at = j if ONE_GROUP else j // 8 * 8 + j % 4 * 2 + j % 8 // 4
+    inside = (j < n) & (k0 < k)
+    scale = tl.load(scales + (k0 // group).to(tl.int64) * n + at, mask=inside, other=0.0)
     element = (k0 // 16 + tl.arange(0, BLOCK_K // 16))[:, None]
     row = j // 64 * 64 + j % 2 * 2 + j % 8 // 4 + j % 4 // 2 * 32 + j % 64 // 8 * 4
     row = row[None, :]
     # Odd row and odd element of a pair change places.
     stored = (element // 2).to(tl.int64) * 2 * n + 2 * (row - row % 2 + element % 2) + row % 2
-    sixteen = tl.load(meta + stored, mask=(j < n)[None, :], other=0).to(tl.int32)
-    four = tl.arange(0, 4)[None, :, None] * 4
-    return tl.reshape((sixteen[:, None, :] >> four) & 15, (BLOCK_K // 4, j.shape[0]))
+    return scale, tl.load(meta + stored, mask=inside[None, :], other=0)
 
 
 @triton.jit
@@ -66,21 +71,27 @@ def _gemm(
     j = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     p = tl.arange(0, BLOCK_K)[None, :]
     which = tl.arange(0, 4)[None, :, None]
-    # Of 8 columns, scales of many groups have columns x and x + 4 side by side.
-    scale_at = j if ONE_GROUP else j // 8 * 8 + j % 4 * 2 + j % 8 // 4
+    begin = split * steps
+    scale, places = _scales_and_places(
+        scales, meta, begin * BLOCK_K, k, j, n, group, ONE_GROUP, BLOCK_K
+    )
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(split * steps, tl.minimum(split * steps + steps, k // BLOCK_K)):
+    for step in range(begin, tl.minimum(begin + steps, k // BLOCK_K)):
         k0 = step * BLOCK_K
+        next_scale, next_places = _scales_and_places(
+            scales, meta, k0 + BLOCK_K, k, j, n, group, ONE_GROUP, BLOCK_K
+        )
         left = tl.load(a + i * k + k0 + p, mask=i < m, other=0.0)
         first, second = _kept(words, k0, tile_n * BLOCK_N, n, BITS, BLOCK_K, BLOCK_N)
-        g = (k0 // group).to(tl.int64)
-        scale = tl.load(scales + g * n + scale_at, mask=j < n, other=0.0)[None, :]
-        first = ((first - OFFSET).to(tl.float16) * scale)[:, None, :]
-        second = ((second - OFFSET).to(tl.float16) * scale)[:, None, :]
-        places = _places(meta, k0, j, n, BLOCK_K)[:, None, :]
-        dense = tl.where(places >> 2 == which, second, 0.0)
-        dense = tl.where((places & 3) == which, first, dense)
+        first = ((first - OFFSET).to(tl.float16) * scale[None, :])[:, None, :]
+        second = ((second - OFFSET).to(tl.float16) * scale[None, :])[:, None, :]
+        # Four bits for each four dense rows: the place of the first, then that of the second.
+        pairs = (places.to(tl.int32)[:, None, :] >> (which * 4)) & 15
+        pairs = tl.reshape(pairs, (BLOCK_K // 4, 1, BLOCK_N))
+        dense = tl.where(pairs >> 2 == which, second, 0.0)
+        dense = tl.where((pairs & 3) == which, first, dense)
         total = tl.dot(left, tl.reshape(dense.to(tl.float16), (BLOCK_K, BLOCK_N)), total)
+        scale, places = next_scale, next_places
     out += split.to(tl.int64) * m * n + i * n + j[None, :]
     tl.store(out, total, mask=(i < m) & (j < n)[None, :])
 

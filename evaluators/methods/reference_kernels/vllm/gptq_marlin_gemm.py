@@ -4,8 +4,9 @@ Words are read as they lie in memory, runs of 16 rows by BLOCK_N columns, and ne
 address: the layout is a permutation of bits, so each word is spread over its codes along a new
 dimension, and one permutation of dimensions puts all codes in rows and columns. Weights are
 rounded to the dtype of `a` for the matrix units; sums stay in float32. Where a step lies inside one
-group, it needs one row of scales; otherwise the group of every row is looked up. With few rows K is
-split over programs, parts are kept in float32 and added in order by a second kernel.
+group, it needs one row of scales; otherwise the group of every row is looked up. They are loaded a
+step ahead: the compiler does so itself only for what it copies in pieces of 4 bytes or more. With
+few rows K is split over programs, parts are kept in float32 and added in order by a second kernel.
 """
 
 import torch
@@ -46,6 +47,32 @@ def _single_position(j):
 
 
 @triton.jit
+def _scales_and_zeros(
+    scales, zeros, index, k0, k, j, n, group,
+    OFFSET: tl.constexpr, ONE_GROUP: tl.constexpr, BY_ROW: tl.constexpr, INDEXED: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):  # fmt: skip
+    """For rows k0 on (nothing past k): scales and zero points, [BLOCK_K or 1, columns]."""
+    if BY_ROW:
+        row = k0 + tl.arange(0, BLOCK_K)
+        g = tl.load(index + row, mask=row < k, other=0) if INDEXED else row // group
+        g = g.to(tl.int64)[:, None]
+    else:
+        g = tl.full((1, 1), 0, tl.int64) + k0 // group
+    inside = (g >= 0) & (k0 < k) & (j < n)[None, :]
+    # Of 64 columns, scales of many groups have column 8 x + y at 8 y + x.
+    position = j // 64 * 64 + j % 8 * 8 + j % 64 // 8
+    at = _single_position(j) if ONE_GROUP else position
+    scale = tl.load(scales + g * n + at[None, :], mask=inside, other=0.0)
+    if OFFSET is None:
+        word = tl.load(zeros + g * (n // 8) + (position // 8)[None, :], mask=inside, other=0)
+        zero = (word >> ((position % 8 // 2 + position % 2 * 4) * 4)[None, :]) & 15
+    else:
+        zero = tl.full((1, 1), OFFSET, tl.int32)
+    return scale, zero
+
+
+@triton.jit
 def _gemm(
     a, words, zeros, scales, index, perm, bias, out, m, n, k, group, steps,
     BITS: tl.constexpr, OFFSET: tl.constexpr, ONE_GROUP: tl.constexpr, BY_ROW: tl.constexpr,
@@ -58,31 +85,23 @@ def _gemm(
     i = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)[:, None]
     j = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
     p = tl.arange(0, BLOCK_K)
-    # Of 64 columns, scales of many groups have column 8 x + y at 8 y + x.
-    position = j // 64 * 64 + j % 8 * 8 + j % 64 // 8
-    scale_at = _single_position(j) if ONE_GROUP else position
-    zero_shift = (position % 8 // 2 + position % 2 * 4) * 4
+    first = split * steps
+    scale, zero = _scales_and_zeros(scales, zeros, index, first * BLOCK_K, k, j, n, group,
+                                    OFFSET, ONE_GROUP, BY_ROW, INDEXED, BLOCK_K)  # fmt: skip
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-    for step in range(split * steps, tl.minimum(split * steps + steps, k // BLOCK_K)):
+    for step in range(first, tl.minimum(first + steps, k // BLOCK_K)):
         k0 = step * BLOCK_K
+        next_scale, next_zero = _scales_and_zeros(
+            scales, zeros, index, k0 + BLOCK_K, k, j, n, group,
+            OFFSET, ONE_GROUP, BY_ROW, INDEXED, BLOCK_K,
+        )  # fmt: skip
         row = k0 + p
         if ORDERED:
             row = tl.load(perm + row)
         left = tl.load(a + i * k + row[None, :], mask=i < m, other=0.0)
         codes = _codes(words, k0, tile_n * BLOCK_N, n, BITS, BLOCK_K, BLOCK_N)
-        if BY_ROW:
-            g = tl.load(index + k0 + p) if INDEXED else (k0 + p) // group
-            g = g.to(tl.int64)[:, None]
-        else:
-            g = tl.full((1, 1), 0, tl.int64) + k0 // group
-        inside = (g >= 0) & (j < n)[None, :]
-        scale = tl.load(scales + g * n + scale_at[None, :], mask=inside, other=0.0)
-        if OFFSET is None:
-            zero = tl.load(zeros + g * (n // 8) + (position // 8)[None, :], mask=inside, other=0)
-            centred = codes - ((zero >> zero_shift[None, :]) & 15)
-        else:
-            centred = codes - OFFSET
-        total = tl.dot(left, centred.to(left.dtype) * scale, total)
+        total = tl.dot(left, (codes - zero).to(left.dtype) * scale, total)
+        scale, zero = next_scale, next_zero
     if BIAS:
         total += tl.load(bias + _single_position(j), mask=j < n, other=0.0).to(tl.float32)[None, :]
     out += split.to(tl.int64) * m * n + i * n + j[None, :]

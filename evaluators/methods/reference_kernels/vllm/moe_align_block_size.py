@@ -69,9 +69,14 @@ def _place(
         padded = (tokens + block_size - 1) // block_size * block_size
         begin += tl.sum(tl.where(other[None, :] < expert[:, None], padded[None, :], 0), axis=1)
         total += tl.sum(padded, axis=0)
-    earlier = tl.arange(0, CHUNK)[None, :] < tl.arange(0, CHUNK)[:, None]
-    keys = tl.reshape(expert, [1, CHUNK])
-    rank = tl.sum((earlier & (keys == expert[:, None])).to(tl.int32), axis=1)
+    # The rank: how many of the chunk have the same expert and come earlier.
+    earlier = tl.zeros([CHUNK, SPAN], tl.int32)
+    for first in range(chunk * CHUNK, tl.minimum(chunk * CHUNK + CHUNK, count), SPAN):
+        other = first + tl.arange(0, SPAN)
+        key = _experts_of(topk_ids, expert_map, other, count, experts, MAPPED)
+        same = key[None, :] == expert[:, None]
+        earlier += (same & (other[None, :] < at[:, None])).to(tl.int32)
+    rank = tl.sum(earlier, axis=1)
     real = expert < experts
     prefix = tl.load(counts + expert * chunks + chunk, mask=real, other=0)
     tl.store(sorted_ids + begin + prefix + rank, at, mask=real)
