@@ -21,6 +21,8 @@ from importlib import metadata
 from types import ModuleType
 from typing import Any
 
+import torch.hub
+
 from kernelmark.evaluators.grading.records import Finding
 from kernelmark.evaluators.languages._policy import INTROSPECTION
 from kernelmark.evaluators.languages.base import Skipped
@@ -86,6 +88,7 @@ class LibraryLanguage:
         """
         with open(path, encoding="utf-8") as file:
             check_installed(file.read())
+        _without_watchers()
         return load_module(path, entry)
 
     @contextmanager
@@ -116,6 +119,16 @@ def check_installed(source: str) -> None:
         raise ImportError(f"{name} {declared} is declared, and not installed here") from None
     if installed.partition("+")[0] != declared.partition("+")[0]:
         raise ImportError(f"{name} {declared} is declared, {installed} is installed here")
+
+
+def _without_watchers() -> None:
+    """Keeps tqdm from starting a thread.
+
+    Inductor counts what it compiles with a tqdm bar, shown or not; where tqdm is installed, the
+    first bar starts a thread that looks after all bars for ever, and no thread may outlive a call.
+    """
+    bar: Any = vars(torch.hub)["tqdm"]  # tqdm's own, or torch's stand-in
+    bar.monitor_interval = 0
 
 
 def _reasons(tree: ast.Module, modules: set[str]) -> Iterator[tuple[int, str]]:

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import torch
 
+from kernelmark.evaluators.chips.registry import get_chip
+from kernelmark.evaluators.grading.judge import Settings, grade
+from kernelmark.evaluators.grading.workers import close_servers
 from kernelmark.evaluators.languages.registry import get_language
 from kernelmark.evaluators.methods import flag_gems, liger
 from kernelmark.evaluators.methods._library import Call, Package, library_source
@@ -236,3 +239,17 @@ def _same(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("id", ["aten::softmax", "aten::mm", "vllm::rms_norm", "aten::index_put_"])
 def test_torch_compile_has_a_candidate_for_what_matters(id: str) -> None:
     assert proposal("torch-compile", get_operator(id)).candidate is not None
+
+
+@pytest.mark.slow
+def test_what_inductor_compiles_passes_the_judge() -> None:
+    """Nothing of the compiler outlives the call: tqdm, which is installed here, kept a thread."""
+    operator = get_operator("aten::silu")
+    made = proposal("torch-compile", operator)
+    assert made.candidate is not None
+    try:
+        settings = Settings(cases=("rows-float32",), timeout_s=120.0)
+        verdict = grade(made.candidate, operator, get_chip("interpreter"), settings)
+    finally:
+        close_servers()
+    assert verdict.status == "passed", verdict.message
