@@ -43,6 +43,27 @@ def _preload() -> None:
     _drivers.preload_cuda()
 
 
+#: after "NVIDIA UNIX x86_64 Kernel Module" or "NVIDIA UNIX Open Kernel Module for x86_64"
+DRIVER_LINE = r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)"
+
+
+def _driver_version() -> str:
+    """Of the kernel module; where a container hides its file, as NVML tells it."""
+    from kernelmark.evaluators.grading.telemetry import Nvml
+
+    version = version_in("/proc/driver/nvidia/version", DRIVER_LINE)()
+    if version:
+        return version
+    try:
+        nvml = Nvml()
+        try:
+            return nvml.driver() or ""
+        finally:
+            nvml.close()
+    except (OSError, AttributeError):
+        return ""
+
+
 CHIP = Accelerator(
     name="nvidia",
     vendor="nvidia",
@@ -53,7 +74,7 @@ CHIP = Accelerator(
     profiler="cupti",
     dtypes=COMMON_DTYPES | {"float8_e5m2", "float8_e4m3fn"},
     preload_driver=_preload,
-    driver_version=version_in("/proc/driver/nvidia/version", r"Module\s+([\d.]+)"),
+    driver_version=_driver_version,
     last_level_cache_bytes=128 * MIB,
     notes="""\
 NVIDIA GPU, CUDA. Warps of 32 threads. tl.dot on float32 uses tf32 unless input_precision="ieee".
