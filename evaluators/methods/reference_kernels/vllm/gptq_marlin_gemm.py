@@ -109,12 +109,11 @@ def _gemm(
 
 
 @triton.jit
-def _add_parts(parts, bias, out, m, n, splits, BIAS: tl.constexpr, BLOCK: tl.constexpr):
-    numel = m.to(tl.int64) * n
+def _add_parts(parts, bias, out, numel, n, splits, BIAS: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for split in range(0, splits):
-        total += tl.load(parts + split * numel + at, mask=at < numel, other=0.0)
+        total += tl.load(parts + split * numel.to(tl.int64) + at, mask=at < numel, other=0.0)
     if BIAS:
         total += tl.load(bias + _single_position((at % n).to(tl.int32))).to(tl.float32)
     tl.store(out + at, total, mask=at < numel)
@@ -176,6 +175,6 @@ def gptq_marlin_gemm(
     )  # fmt: skip
     if splits > 1:
         _add_parts[(triton.cdiv(m * n, 1024),)](
-            parts, b_bias, out, m, n, splits, BIAS=biased, BLOCK=1024
+            parts, b_bias, out, m * n, n, splits, BIAS=biased, BLOCK=1024
         )
     return out

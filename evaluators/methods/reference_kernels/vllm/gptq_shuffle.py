@@ -70,7 +70,7 @@ def _shuffle_3(source, perm, out, blocks, n, ORDERED: tl.constexpr, TILE: tl.con
         rest = tl.load(first + n, mask=over, other=0).to(tl.uint32, bitcast=True)
         code = ((low | (rest << ((32 - shift) % 32))) & 7).to(tl.int32)
         if r < 30:
-            place: tl.constexpr = r % 10 % 2 * 16 + r % 10 // 2 * 3
+            place = r % 10 % 2 * 16 + r % 10 // 2 * 3
             if r < 10:
                 w0 |= code << place
             elif r < 20:
@@ -78,7 +78,7 @@ def _shuffle_3(source, perm, out, blocks, n, ORDERED: tl.constexpr, TILE: tl.con
             else:
                 w2 |= code << place
         else:
-            last: tl.constexpr = 15 + r % 2 * 16
+            last = 15 + r % 2 * 16
             w0 |= (code & 1) << last
             w1 |= ((code >> 1) & 1) << last
             w2 |= (code >> 2) << last

@@ -37,7 +37,8 @@ def _topk(
         rest = tl.where(member[None, :, :] == first[:, :, None], NONE, biased)
         second = tl.max(rest, axis=2)
         value = tl.where((tl.arange(0, GROUPS) < groups)[None, :], best, NONE)
-        value = value + (second if size > 1 else 0.0)
+        if SIZE > 1:
+            value += second
         number = tl.arange(0, GROUPS)[None, :]
         kept = tl.zeros([ROWS, GROUPS], tl.int32)
         for _ in range(chosen):
