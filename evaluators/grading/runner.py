@@ -378,9 +378,17 @@ def describe_error(error: BaseException) -> dict[str, Any]:
         line = error.lineno or 0
     return {
         "kinds": [f"{k.__module__}.{k.__qualname__}" for k in type(error).__mro__[:8]],
-        "text": str(error)[:4000],
+        "text": _text(error)[:4000],
         "line": line,
     }
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says. Of a verdict's message its first line is left: where that only
+    announces a cause (``backend='inductor' raised:``), the cause is moved up to it."""
+    text = str(error).strip()
+    first, _, rest = text.partition("\n")
+    return f"{first} {rest.lstrip()}" if first.endswith(":") else text
 
 
 @contextlib.contextmanager

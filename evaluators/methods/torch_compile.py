@@ -52,6 +52,13 @@ def _statement(*args, **kwargs):
     return torch.ops.aten.{name}(*args, **kwargs)
 """
 
+#: Inductor's lowerings take alpha by name alone, whatever the overload
+_ATEN_ALPHA = """
+
+def _statement(self, other, *alpha, **kwargs):
+    return torch.ops.aten.{name}(self, other, **dict(zip(("alpha",), alpha)), **kwargs)
+"""
+
 
 @dataclass(frozen=True)
 class TorchCompile:
@@ -108,7 +115,8 @@ def _defined(statement: str, function: str) -> Callable[..., Any]:
 def _statement(operator: Operator) -> tuple[str, str]:
     """The operator's statement in torch, and the name of its function."""
     if operator.source == "aten":
-        return _ATEN.format(name=operator.name), "_statement"
+        text = _ATEN_ALPHA if any("alpha:" in s for s in operator.signatures) else _ATEN
+        return text.format(name=operator.name), "_statement"
     if isinstance(operator.baseline, CustomOp):
         formulation = operator.baseline.formulation
         text = inlined(formulation)
