@@ -34,6 +34,8 @@ def season(
 
     if file.suffix != ".md":
         raise UserError(f"{file}: the page is Markdown, name it .md")
+    if not file.parent.is_dir():
+        raise UserError(f"{file.parent} is no folder")
     with tempfile.TemporaryDirectory() as folder, err().status("reading the bundles"):
         home = Home(Path(folder))
         if not deliver_shipped(home, bundles or FOLDER):

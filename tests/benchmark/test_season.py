@@ -38,6 +38,31 @@ def test_the_committed_page_is_what_the_shipped_bundles_give(tmp_path: Path) -> 
     assert linked == set(made) - {f"{NAME}.md"}
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["page.txt"], "name it .md"),
+        (["missing/page.md"], "is no folder"),
+        (["page.md", "--bundles", "."], "holds no bundle"),
+    ],
+)
+def test_what_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], why: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["season", *words])
+    assert isinstance(done.exception, UserError)
+    assert why in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bundle_that_is_refused_is_named(tmp_path: Path) -> None:
+    (tmp_path / f"{'0' * 64}.zip").write_bytes(b"PK")
+    done = CliRunner().invoke(app, ["season", str(tmp_path / "p.md"), "--bundles", str(tmp_path)])
+    assert isinstance(done.exception, UserError)
+    assert "is refused" in str(done.exception)
+
+
 def speeds(*values: float | None) -> dict[str, tuple[Result, ...]]:
     """A result for each operator of the suite demo: a speedup; None: nothing handed in."""
     return {
