@@ -44,6 +44,10 @@ baseline; "the baseline" where it is faster than all of them. The baseline's own
 part. "Not timed" are operators that compute nothing (views and allocations).
 
 {_by_family(season)}
+
+The speedup of each entry, geometric mean over what it solves of a family, with how many that are:
+
+{_speedup_by_family(season)}
 """
 
 
@@ -84,6 +88,21 @@ def _by_family(season: Season) -> str:
     for name in named:
         sums[name] = sum(row["n"] for row in found if row["outcome"] == name)
     return table(columns, [*rows, sums])
+
+
+def _speedup_by_family(season: Season) -> str:
+    query = """
+    SELECT source, family, entry, count(speedup) AS n, exp(avg(ln(speedup))) AS speedup
+    FROM season_cell WHERE solved AND kind <> 'metadata' AND speedup IS NOT NULL
+    GROUP BY source, family, entry ORDER BY source, family
+    """
+    columns = {"family": "family"} | {name: f"{code(name)}:" for name in season.names}
+    rows = [
+        {"family": f"{source}: {escaped(family)}"}
+        | {cell["entry"]: f"{number(cell['speedup'])} ({cell['n']})" for cell in found}
+        for (source, family), found in by_key(season.rows(query), "source", "family").items()
+    ]
+    return table(columns, rows)
 
 
 _EXTREMES = """
