@@ -52,6 +52,15 @@ def _statement(*args, **kwargs):
     return torch.ops.aten.{name}(*args, **kwargs)
 """
 
+#: no tensors without memory can be had of what these write into `out`, so nothing is compiled of it
+_NO_OUT = ("new_ones", "ones_like", "zeros_like")
+_ATEN_COPIED = """
+
+def _statement(*args, out=None, **kwargs):
+    result = torch.ops.aten.{name}(*args, **kwargs)
+    return result if out is None else out.copy_(result)
+"""
+
 #: Inductor's lowerings take alpha by name alone, whatever the overload
 _ATEN_ALPHA = """
 
@@ -112,11 +121,17 @@ def _defined(statement: str, function: str) -> Callable[..., Any]:
     return defined
 
 
+def _aten(operator: Operator) -> str:
+    """The statement of an ATen operator, its name left open."""
+    if operator.name in _NO_OUT:
+        return _ATEN_COPIED
+    return _ATEN_ALPHA if any("alpha:" in s for s in operator.signatures) else _ATEN
+
+
 def _statement(operator: Operator) -> tuple[str, str]:
     """The operator's statement in torch, and the name of its function."""
     if operator.source == "aten":
-        text = _ATEN_ALPHA if any("alpha:" in s for s in operator.signatures) else _ATEN
-        return text.format(name=operator.name), "_statement"
+        return _aten(operator).format(name=operator.name), "_statement"
     if isinstance(operator.baseline, CustomOp):
         formulation = operator.baseline.formulation
         text = inlined(formulation)

@@ -253,3 +253,22 @@ def test_what_inductor_compiles_passes_the_judge() -> None:
     finally:
         close_servers()
     assert verdict.status == "passed", verdict.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["aten::add_", "aten::rsub", "aten::ones_like"])
+def test_calls_that_the_compiler_is_particular_about_are_stated_for_it(id: str) -> None:
+    """Traced and decomposed as for Inductor, without its code: alpha by position, out variants."""
+    operator = get_operator(id)
+    made = proposal("torch-compile", operator)
+    assert made.candidate is not None
+    text = made.candidate.source
+    module: dict[str, Any] = {}
+    exec(text[: text.index("# Static shapes")], module)
+    compiled = torch.compile(
+        module["_statement"], dynamic=False, backend="aot_eager_decomp_partition"
+    )
+    for case in operator.tier("small"):
+        torch._dynamo.reset()
+        call = draw(operator, case, "base", 7, torch.device("cpu"))
+        compiled(*call.args, **call.kwargs)
