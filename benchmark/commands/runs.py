@@ -239,7 +239,8 @@ def jobs_compare(
     if as_json:
         print_json([asdict(row) for row in rows])
         return
-    columns = {"name": "entry", "operators": "operators", "passed": "pass again", "agree": "agree"}
+    columns = {"name": "entry", "submission": "submission", "operators": "operators"}
+    columns |= {"passed": "pass again", "agree": "agree"}
     columns |= {"timed": "timed", "within": "within", "meeting": "intervals meet"}
     columns |= {"close": "within 5%", "cases": "cases", "cases_within": "cases within"}
     columns |= {"cases_meeting": "case intervals meet"}
@@ -273,6 +274,7 @@ def _repeat_row(row: Repeat) -> dict[str, object]:
 
     return {
         "name": row.name,
+        "submission": row.submission[:8],
         "operators": operators,
         "passed": part(row.same_status, operators),
         "agree": part(row.agreeing, operators),
