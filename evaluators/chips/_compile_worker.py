@@ -106,6 +106,7 @@ def main(fd: int, rooted: bool) -> None:
 
     _compiling.never_hash_triton()
     _compiling.keep_only_code()
+    _compiling.dump_nothing()
     all_chips()  # found once, for all forks
     gc.collect()
     gc.freeze()  # or every fork's collections would copy all of this

@@ -59,6 +59,16 @@ def keep_only_code() -> None:
     FileCacheManager.put = put_code
 
 
+def dump_nothing() -> None:
+    """Triton's AMD back end reads each kernel's LLVM code twice more, for dumps that are not made:
+    up to a fortieth of a large kernel's compilation."""
+    from triton._C.libtriton import llvm
+
+    for name in ("translate_to_mir", "dump_sched_dag"):  # not in every Triton
+        if hasattr(llvm, name):
+            setattr(llvm, name, lambda *given: "")
+
+
 def compile_calls(
     target: CompileTarget,
     load: Callable[[], Callable[..., Any]],
