@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -162,13 +162,16 @@ class _Sitting:
     busy_s: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     labels: dict[int, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    left: Iterator[tuple[int, Candidate]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.left = enumerate(dict.fromkeys(self.job.candidates), 1)
 
     def grade_all(self) -> None:
         """In as many threads as there are accelerators. Ctrl-C ends the grades in progress."""
-        numbered = list(enumerate(dict.fromkeys(self.job.candidates), 1))
         with ThreadPoolExecutor(len(self.pool)) as threads:
             try:
-                futures = [threads.submit(self._grade, *item) for item in numbered]
+                futures = [threads.submit(self._grade_some) for _ in range(len(self.pool))]
                 wait(futures, return_when=FIRST_EXCEPTION)
                 for future in futures:
                     if future.done():
@@ -197,13 +200,30 @@ class _Sitting:
             ],
         }
 
-    def _grade(self, number: int, candidate: Candidate) -> None:
-        path = verdict_path(self.out, candidate)
-        where = f"[{number}/{len(self.job.candidates)}] {candidate.operator} {candidate.id[:12]}"
-        if _is_graded(path):
-            print(f"{where} has a verdict", flush=True)
-            return
-        graded = self.pool.grade(candidate, self.job.settings_of(candidate))
+    def _grade_some(self) -> None:
+        """One after another, until none is left; each told what follows it."""
+        following = self._next()
+        while following is not None:
+            (number, candidate), following = following, self._next()
+            self._grade(number, candidate, None if following is None else following[1])
+
+    def _next(self) -> tuple[int, Candidate] | None:
+        """The next one without a verdict, and its number."""
+        with self.lock:
+            for number, candidate in self.left:
+                if not _is_graded(verdict_path(self.out, candidate)):
+                    return number, candidate
+                print(f"{self._where(number, candidate)} has a verdict", flush=True)
+        return None
+
+    def _where(self, number: int, candidate: Candidate) -> str:
+        return f"[{number}/{len(self.job.candidates)}] {candidate.operator} {candidate.id[:12]}"
+
+    def _grade(self, number: int, candidate: Candidate, following: Candidate | None) -> None:
+        path, where = verdict_path(self.out, candidate), self._where(number, candidate)
+        settings = self.job.settings_of
+        then = None if following is None else (following, settings(following))
+        graded = self.pool.grade(candidate, settings(candidate), then)
         verdict = graded.verdict
         if not _is_graded(path):  # by another command on the same folder, meanwhile
             write_atomically(path, json.dumps(to_json(verdict)))

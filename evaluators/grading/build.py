@@ -9,8 +9,11 @@ what there is to it. Device layer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +36,7 @@ MOST_PROCESSES = 16
 #: requests that a builder has at a time: one to do, one to go on with
 _AHEAD = 2
 _MAX_NOTES = 8
+_LOOK_MS = 50  #: how often time limits and an end from outside are looked at
 _NUMBERS = ("registers", "spilled_bytes", "shared_bytes", "num_warps", "matrix_instructions")
 
 
@@ -86,7 +90,8 @@ class _Hand:
 
 
 class Build:
-    """One candidate's compilation: `start` sets it going, `finish` waits. `close` in any case."""
+    """One candidate's compilation, in a thread: `start` sets it going, `finish` waits. `close` in
+    any case."""
 
     def __init__(self, spawn: Callable[[], Worker], here: Here, limit_s: float) -> None:
         self.spawn = spawn
@@ -97,9 +102,73 @@ class Build:
         self._dying: list[Worker] = []
         self._jobs: deque[tuple[str, dict[str, Any]]] = deque()
         self._began = time.monotonic()
+        self._step = threading.Lock()  #: held by the thread while it does something
+        self._closed = False
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=lambda: None)
 
     def start(self, candidate: Candidate, operator: Operator, cases: Sequence[Case]) -> None:
-        """Forks the builders and gives each its first cases. Does not wait for them."""
+        """Returns at once."""
+        self._thread = threading.Thread(
+            target=self._run, args=(candidate, operator, cases), name="build", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self) -> Built:
+        """Waits for all. Raises `Fault` (``build_error``) for a kernel that does not compile, and
+        `Infrastructure`."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self.built
+
+    @contextlib.contextmanager
+    def resting(self) -> Iterator[None]:
+        """While entered, builders stand still: something is measured."""
+        with self._step:
+            began = time.monotonic()
+            for hand in self._hands:
+                hand.worker.signal(signal.SIGSTOP)
+            try:
+                yield
+            finally:
+                rested = time.monotonic() - began
+                self._began += rested
+                for hand in self._hands:
+                    hand.since += rested
+                    hand.worker.signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Ends what runs and lets go of the caches."""
+        self._closed = True
+        for hand in list(self._hands):
+            hand.worker.kill()
+        if self._thread.is_alive():
+            self._thread.join()
+        for hand in list(self._hands):
+            self._dismiss(hand)
+        end_all(self._dying)
+        self._dying.clear()
+        for fd in self.built.caches:
+            os.close(fd)
+        self.built.caches.clear()
+
+    def _run(self, candidate: Candidate, operator: Operator, cases: Sequence[Case]) -> None:
+        try:
+            self._begin(candidate, operator, cases)
+            while self._hands and not self._closed:
+                ready = self._ready()
+                with self._step:
+                    for hand in ready:
+                        self._hear(hand)
+        except BaseException as error:  # told to whoever waits for the end
+            self._failure = error
+        if self._jobs:
+            self._note(f"{len(self._jobs)} cases that no builder came to")
+        self.built.seconds = time.monotonic() - self._began
+
+    def _begin(self, candidate: Candidate, operator: Operator, cases: Sequence[Case]) -> None:
+        """Forks the builders and gives each its first cases."""
         described = list(_describe(operator, cases))
         contents = _contents([tensors for _, _, tensors in described])
         self._jobs = deque((name, job) for name, job, _ in described)
@@ -111,34 +180,17 @@ class Build:
         }
         try:
             for _ in range(min(len(os.sched_getaffinity(0)), MOST_PROCESSES, len(cases))):
-                hand = _Hand(self.spawn())
-                self._hands.append(hand)
-                self._post(hand, "load", "", contents, **load)
-                self._feed(hand)
+                with self._step:
+                    if self._closed:
+                        return
+                    hand = _Hand(self.spawn())
+                    self._hands.append(hand)
+                    self._post(hand, "load", "", contents, **load)
+                    self._feed(hand)
         finally:
             for fd in contents:
                 os.close(fd)
         self.built.processes = len(self._hands)
-
-    def finish(self) -> Built:
-        """Waits for all. Raises `Fault` (``build_error``) for a kernel that does not compile."""
-        while self._hands:
-            for hand in self._ready():
-                self._hear(hand)
-        if self._jobs:
-            self._note(f"{len(self._jobs)} cases that no builder came to")
-        self.built.seconds = time.monotonic() - self._began
-        return self.built
-
-    def close(self) -> None:
-        """Ends what runs and lets go of the caches."""
-        for hand in list(self._hands):
-            self._dismiss(hand)
-        end_all(self._dying)
-        self._dying.clear()
-        for fd in self.built.caches:
-            os.close(fd)
-        self.built.caches.clear()
 
     def _post(
         self, hand: _Hand, op: str, case: str, fds: Sequence[int] = (), **fields: Any
@@ -164,8 +216,7 @@ class Build:
         for hand in self._hands:
             poller.register(hand.worker.channel.socket.fileno(), select.POLLIN)
             poller.register(hand.worker.pidfd, select.POLLIN)
-        first = min(hand.since for hand in self._hands) + self.limit_s
-        told = {fd for fd, _ in poller.poll(max(0.0, first - time.monotonic()) * 1e3)}
+        told = {fd for fd, _ in poller.poll(_LOOK_MS)}
         now = time.monotonic()
         return [
             hand

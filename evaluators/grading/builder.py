@@ -53,14 +53,18 @@ class Idle(BaseException):
 class Alarm:
     """While entered, raises `Idle` in the main thread where nothing is compiled for `idle_s`.
 
-    It rings between two instructions of Python: one long call into C, or host code that swallows
-    even `Idle`, is left to the judge's own limit.
+    It ticks between two instructions of Python: one long call into C, or host code that swallows
+    even `Idle`, is left to the judge's own limit. A process that stood still meanwhile
+    (`Build.resting`) has missed all ticks but one.
     """
+
+    TICKS = 5
 
     def __init__(self, idle_s: float) -> None:
         self.idle_s = idle_s
         self._set = False
         self._compiling = 0
+        self._ticks = 0
         signal.signal(signal.SIGALRM, self._ring)
 
     def __enter__(self) -> None:
@@ -82,10 +86,13 @@ class Alarm:
             self._compiling -= 1
 
     def _wind(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, self.idle_s)
+        self._ticks = 0
+        tick_s = self.idle_s / self.TICKS
+        signal.setitimer(signal.ITIMER_REAL, tick_s, tick_s)
 
     def _ring(self, number: int, frame: object) -> None:
-        if self._set and not self._compiling:
+        self._ticks += 1
+        if self._set and not self._compiling and self._ticks > self.TICKS:
             raise Idle(f"its host code compiled nothing for {self.idle_s:g} s")
 
 

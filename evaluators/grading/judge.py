@@ -22,13 +22,19 @@ from typing import Any
 import torch
 
 from kernelmark.evaluators.chips.base import Chip
-from kernelmark.evaluators.chips.here import device_here
 from kernelmark.evaluators.grading import integrity
+from kernelmark.evaluators.grading.ahead import (
+    Ahead,
+    asked_cases,
+    compiles,
+    limits_for,
+    started_build,
+    unsupported,
+)
 from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
 from kernelmark.evaluators.grading.hints import autotuned_in_place
 from kernelmark.evaluators.grading.hostwork import MOST_READS
-from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.published import as_published
 from kernelmark.evaluators.grading.records import (
     GATES,
@@ -111,9 +117,6 @@ class Grade:
         )
 
 
-#: seconds for one case to be compiled beforehand; a slower one is left to the runner
-MOST_BUILD_S = 30.0
-
 _TIMED = ("passed", "implausible", "tampered")
 
 
@@ -132,16 +135,23 @@ def grade(
     chip: Chip,
     settings: Settings | None = None,
     progress: Progress | None = None,
+    *,
+    build: Build | None = None,
+    ahead: Ahead | None = None,
 ) -> Verdict:
     """Grades `candidate` as an implementation of `operator` on `chip`. Never raises for what a
-    candidate does. KeyboardInterrupt passes through, with every runner dead."""
+    candidate does. KeyboardInterrupt passes through, with every runner dead.
+
+    `build`: its compilation, where that has begun; `ahead`: what is compiled during this grade.
+    """
     settings = settings or Settings()
     operator = as_published(operator, settings)
     last = ""
     for attempt in range(2):
         work = Grade(candidate, operator, chip, settings, progress or (lambda gate, text: None))
         work.evidence["attempts"] = attempt + 1
-        cascade = _Cascade(work)
+        cascade = _Cascade(work, build, ahead)
+        build = None
         try:
             return _healthy(cascade.run(), chip, settings)
         except torch.OutOfMemoryError as error:
@@ -171,8 +181,10 @@ def _healthy(verdict: Verdict, chip: Chip, settings: Settings) -> Verdict:
 class _Cascade:
     """The gates, in order, over the processes and the memory that they share."""
 
-    def __init__(self, work: Grade) -> None:
+    def __init__(self, work: Grade, build: Build | None, ahead: Ahead | None) -> None:
         self.work = work
+        self.build = build
+        self.ahead = ahead
         self.chip = work.chip
         self.settings = work.settings
         self.operator = work.operator
@@ -190,6 +202,12 @@ class _Cascade:
 
     def run(self) -> Verdict:
         """All gates; the verdict."""
+        with contextlib.ExitStack() as stack:
+            if self.build is not None:
+                stack.callback(self.build.close)
+            return self._run(stack)
+
+    def _run(self, stack: contextlib.ExitStack) -> Verdict:
         work = self.work
         detection = self.chip.detect()
         work.sku = detection.sku
@@ -200,15 +218,13 @@ class _Cascade:
         if self.device.type != "cpu":
             torch.get_device_module(self.device.type).set_device(self.settings.index)
         try:
-            with contextlib.ExitStack() as stack:
-                try:
-                    for name in GATES:
-                        work.progress(name, "")
-                        self._gate(name, getattr(self, f"_{name}"), stack)
-                finally:
-                    end_all(self.workers)
+            for name in GATES:
+                work.progress(name, "")
+                self._gate(name, getattr(self, f"_{name}"), stack)
         except Stopped as stop:
             return work.verdict(stop.status, stop.message)
+        finally:
+            end_all(self.workers)
         return work.verdict("passed", work.message)
 
     def _claim_accelerator(self) -> None:
@@ -266,19 +282,16 @@ class _Cascade:
     def _started_build(self, stack: contextlib.ExitStack) -> Build | None:
         """Processes that compile for the device while a runner is made ready for it; None where
         nothing is compiled, or the device is no target that is known."""
-        if self.chip.attests != "executed" or self.work.candidate.language != "triton":
-            return None
-        here = device_here(self.chip)
-        if here is None:
+        if self.build is not None or not compiles(self.work.candidate, self.chip):
+            return self.build
+        assert self.server is not None
+        build = started_build(
+            self.server, self.work.candidate, self.operator, self.chip, self.settings
+        )
+        if build is None:
             self.work.evidence["build"] = {"target": ""}
-            return None
-        server, limits = self.server, _limits(self.chip, self.settings)
-        assert server is not None
-        server.ready_compilers(here.target)
-        limit_s = min(self.settings.timeout_s, MOST_BUILD_S)
-        build = Build(lambda: server.spawn("builder", self.chip, limits), here, limit_s)
-        stack.callback(build.close)
-        build.start(self.work.candidate, self.operator, self._cases())
+        else:
+            stack.callback(build.close)
         return build
 
     def _built(self, build: Build) -> str:
@@ -295,6 +308,8 @@ class _Cascade:
     def _correctness(self, stack: contextlib.ExitStack) -> str:
         if self._is_replayed():
             self.spare = self._waking("candidate")
+        if self.ahead is not None:
+            self.ahead.begin()
         cases = self._cases()
         patience = self.settings.patience_s
         if self.chip.attests == "executed":
@@ -385,7 +400,7 @@ class _Cascade:
     def _replayable(self) -> list[Case]:
         """Small cases in a random order, those that were asked for first."""
         asked = [case for case in self._cases() if case.tier == "small"]
-        small = [c for c in self.operator.tier("small") if not self._unsupported(c)]
+        small = [c for c in self.operator.tier("small") if not unsupported(c, self.chip)]
         others = [case for case in small if case not in asked]
         for cases in (asked, others):
             self.dice.shuffle(cases)
@@ -427,7 +442,8 @@ class _Cascade:
             self._check_time()
 
         try:
-            untimed = time_cases(cases, keeper, self._record, progress)
+            with contextlib.nullcontext() if self.ahead is None else self.ahead.resting():
+                untimed = time_cases(cases, keeper, self._record, progress)
         except Failed as failed:
             self.work.comparisons.append(failed.comparison)
             raise self._wrong(failed) from failed
@@ -470,7 +486,7 @@ class _Cascade:
     def _warm_baseline(self, stack: contextlib.ExitStack) -> None:
         """Starts the baseline's runner, which the timing gate takes."""
         full = [case for case in self._cases() if case.tier == "full"]
-        server, limits = self.server, _limits(self.chip, self.settings)
+        server, limits = self.server, limits_for(self.chip, self.settings)
         if not full or not self.settings.timing or self.chip.timer() is None:
             return
         assert server is not None
@@ -497,12 +513,7 @@ class _Cascade:
         return session
 
     def _cases(self) -> list[Case]:
-        tiers = ("small",) if self.settings.tier == "small" else ("small", "full")
-        cases = [case for case in self.operator.cases() if case.tier in tiers]
-        if self.settings.cases:
-            cases = [case for case in self.operator.cases() if case.name in self.settings.cases]
-        supported = [case for case in cases if not self._unsupported(case)]
-        left_out = {case.name: self._unsupported(case) for case in cases if case not in supported}
+        supported, left_out = asked_cases(self.operator, self.chip, self.settings)
         if left_out:
             self.work.evidence["cases_left_out"] = left_out
         if not supported:
@@ -510,14 +521,10 @@ class _Cascade:
             raise Stopped("unsupported", f"no case can run on {self.chip.name}: {why}")
         return supported
 
-    def _unsupported(self, case: Case) -> str:
-        names = tuple(str(dtype).removeprefix("torch.") for dtype in case.dtypes)
-        return self.chip.unsupported(names)
-
     def _waking(self, role: str) -> Waking:
         """A fresh runner, which gets its device ready while the judge goes on."""
         assert self.server is not None
-        worker = self.server.spawn(role, self.chip, _limits(self.chip, self.settings))
+        worker = self.server.spawn(role, self.chip, limits_for(self.chip, self.settings))
         self.workers.append(worker)
         return Waking(worker)
 
@@ -548,11 +555,6 @@ class _Cascade:
             return ""
         call = self.settings.timeout_s
         return f"the grade took longer than {limit:g} s in all (each call may take {call:g} s)"
-
-
-def _limits(chip: Chip, settings: Settings) -> Limits:
-    """Device drivers reserve address space without measure; there is no limit there."""
-    return Limits(memory_bytes=settings.memory_bytes if chip.device == "cpu" else None)
 
 
 def _environment(chip: Chip, session: Session, memory: Memory) -> dict[str, str]:

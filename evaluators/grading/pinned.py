@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.chips.registry import get_chip
@@ -32,10 +32,15 @@ from kernelmark.evaluators.grading.channel import Channel, Closed, Garbled, Late
 from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
 from kernelmark.evaluators.grading.settings import Settings
 
+if TYPE_CHECKING:
+    from kernelmark.evaluators.grading.ahead import Ahead
+
 PACKAGE = Path(__file__).resolve().parents[2]
 START_S = 300.0  #: to import torch and find the device, with a cold disk and many others starting
 END_S = 5.0
 TRIES = 2  #: for a candidate that our own processes fail
+#: a candidate, and how it is graded if not by the pool's settings
+Following = tuple[Candidate, Settings | None]
 #: what a worker calls: (candidate, chip, settings) to a verdict
 JUDGE = "kernelmark.evaluators.grading.pinned:judge"
 
@@ -119,11 +124,16 @@ class Worker:
             raise Lost(str(answer.get("failed", "it told nonsense")))
         self.label = str(answer["ready"])
 
-    def grade(self, candidate: Candidate, settings: Settings | None = None) -> Verdict:
+    def grade(
+        self,
+        candidate: Candidate,
+        settings: Settings | None = None,
+        following: Following | None = None,
+    ) -> Verdict:
         """One grade, by other `settings` than its own if given. Raises `Lost`."""
-        message = {"candidate": to_json(candidate)}
-        if settings is not None:
-            message["settings"] = asdict(replace(settings, index=0))
+        message: dict[str, Any] = _message(candidate, settings)
+        if following is not None:
+            message["following"] = _message(*following)
         try:
             self._channel.send(message)
         except (Closed, Late) as error:
@@ -149,6 +159,13 @@ class Worker:
             return self._channel.receive(limit_s)[0]
         except (Closed, Late, Garbled, OSError, ValueError) as error:
             raise Lost(f"a grading process is gone: {error}") from error
+
+
+def _message(candidate: Candidate, settings: Settings | None) -> dict[str, Any]:
+    message = {"candidate": to_json(candidate)}
+    if settings is not None:
+        message["settings"] = asdict(replace(settings, index=0))
+    return message
 
 
 class Pool:
@@ -182,9 +199,15 @@ class Pool:
         for pair in taken:
             self._idle.put(pair)
 
-    def grade(self, candidate: Candidate, settings: Settings | None = None) -> Graded:
+    def grade(
+        self,
+        candidate: Candidate,
+        settings: Settings | None = None,
+        following: Following | None = None,
+    ) -> Graded:
         """The verdict of whichever accelerator is free next; waits for one. `settings`: others
-        than the pool's.
+        than the pool's. `following`: what the caller will ask for next, if that is known: it is
+        compiled meanwhile.
 
         What our own processes fail is tried `TRIES` times and then is `infrastructure_error`.
         Raises `NoDevices` where no accelerator is left, or the pool is closed.
@@ -194,7 +217,7 @@ class Pool:
             index, worker = self._take()
             label, begin = worker.label, time.monotonic()
             try:
-                verdict = worker.grade(candidate, settings)
+                verdict = worker.grade(candidate, settings, following)
             except Lost as lost:
                 if self._closed:
                     raise NoDevices("closed") from lost
@@ -278,12 +301,33 @@ class Pool:
         worker.close()
 
 
-def judge(candidate: Candidate, chip: Chip, settings: Settings) -> Verdict:
-    """What workers do: the judge itself."""
-    from kernelmark.evaluators.grading.judge import grade
-    from kernelmark.operators.registry import get_operator
+class Judge:
+    """What workers do: the judge itself, who has what follows compiled meanwhile."""
 
-    return grade(candidate, get_operator(candidate.operator), chip, settings)
+    def __init__(self) -> None:
+        self._ahead: Ahead | None = None
+
+    def __call__(
+        self,
+        candidate: Candidate,
+        chip: Chip,
+        settings: Settings,
+        following: tuple[Candidate, Settings] | None = None,
+    ) -> Verdict:
+        from kernelmark.evaluators.grading.ahead import Ahead
+        from kernelmark.evaluators.grading.judge import grade
+        from kernelmark.operators.registry import get_operator
+
+        build = None if self._ahead is None else self._ahead.take(candidate, settings)
+        self._ahead = None
+        if following is not None:
+            later, by = following
+            self._ahead = Ahead(later, get_operator(later.operator), chip, by)
+        operator = get_operator(candidate.operator)
+        return grade(candidate, operator, chip, settings, build=build, ahead=self._ahead)
+
+
+judge = Judge()
 
 
 def main(fd: int, parent: int) -> None:
@@ -308,14 +352,22 @@ def main(fd: int, parent: int) -> None:
         while True:
             message, _ = channel.receive()
             try:
-                asked = settings
-                if "settings" in message:
-                    asked = from_json(Settings, message["settings"])
-                verdict = work(from_json(Candidate, message["candidate"]), chip, asked)
+                candidate, asked = _asked(message, settings)
+                if "following" in message and work is judge:
+                    following = _asked(message["following"], settings)
+                    verdict = judge(candidate, chip, asked, following)
+                else:
+                    verdict = work(candidate, chip, asked)
             except Exception as error:  # a bug of ours: its cause goes into the record
                 channel.send({"failed": f"{type(error).__name__}: {error}"})
                 raise
             channel.send({"verdict": to_json(verdict)}, timeout_s=START_S)
+
+
+def _asked(message: dict[str, Any], settings: Settings) -> tuple[Candidate, Settings]:
+    if "settings" in message:
+        settings = from_json(Settings, message["settings"])
+    return from_json(Candidate, message["candidate"]), settings
 
 
 def _ready(chip: Chip, work: str, settings: Settings) -> str:

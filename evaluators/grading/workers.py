@@ -280,10 +280,14 @@ class Worker:
         if self._killed or self._ended:
             return
         self._killed = True
+        self.signal(signal.SIGKILL)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal to the runner and all it started."""
         with contextlib.suppress(ProcessLookupError):
             if self.pid > 0 and isolation.OWN_PROCESSES not in self.isolation:
-                os.killpg(self.pid, signal.SIGKILL)
-            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+                os.killpg(self.pid, number)
+            signal.pidfd_send_signal(self.pidfd, number)
 
     def end(self) -> None:
         """Kills the runner and all it started, and waits until it is gone."""

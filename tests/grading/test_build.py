@@ -8,6 +8,7 @@ import signal
 import socket
 import tarfile
 import time
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from judging import HONEST, KERNEL, QUICK, TWICE, helpers, operator, vanishes
 
 from kernelmark.evaluators.chips.here import device_here
 from kernelmark.evaluators.grading import build as grading_build
+from kernelmark.evaluators.grading.ahead import Ahead
 from kernelmark.evaluators.grading.build import Build, Built, give
 from kernelmark.evaluators.grading.builder import Alarm, Idle
 from kernelmark.evaluators.grading.isolation import Limits
@@ -164,16 +166,23 @@ def test_a_host_that_never_returns_is_left_to_the_runner() -> None:
     assert vanishes(lambda: helpers() - before)
 
 
-def test_replies_that_came_together_are_all_heard() -> None:
+def test_replies_that_came_together_are_all_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call without a launch is over as soon as the candidate is loaded: both replies are read at
     once, and nothing more comes that could wake the judge."""
     build = started(limit_s=20.0)
+    first = iter([True])
+    ready = build._ready
+
+    def late() -> list[grading_build._Hand]:
+        if next(first, False):
+            wait_for_replies(build, 2)
+        return ready()
+
+    monkeypatch.setattr(build, "_ready", late)
     try:
         build.start(Candidate(OPERATOR.id, SILENT), OPERATOR, CASES[:1])
-        wait_for_replies(build, 2)
-        begin = time.monotonic()
         built = build.finish()
-        assert time.monotonic() - begin < 10
+        assert built.seconds < 20
         assert not built.notes
         assert len(built.caches) == 1
     finally:
@@ -239,6 +248,71 @@ def wait_s(seconds: float) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(0.01)
+
+
+def test_builders_stand_still_while_something_is_measured() -> None:
+    """They use no processor, however long it takes, and lose none of their time."""
+    build = started(limit_s=8.0)
+    try:
+        build.start(Candidate(OPERATOR.id, AUTOTUNED), OPERATOR, CASES)
+        until(lambda: len(build._hands) == min(len(CASES), os.cpu_count() or 1))
+        with build.resting():
+            pids = [hand.worker.pid for hand in build._hands]
+            wait_s(0.3)
+            before = [ticks(pid) for pid in pids]
+            wait_s(9.0)  # longer than a case may take, and than host code may idle
+            assert [ticks(pid) for pid in pids] == before
+            assert any(before)
+        built = build.finish()
+        assert not built.notes
+        assert len(built.caches) == len(pids)
+    finally:
+        build.close()
+
+
+def test_builders_that_rest_can_be_ended() -> None:
+    before = helpers()
+    build = started(limit_s=60.0)
+    build.start(Candidate(OPERATOR.id, HUNG), OPERATOR, CASES)
+    until(lambda: bool(build._hands))
+    with build.resting():
+        pass
+    begin = time.monotonic()
+    build.close()
+    assert time.monotonic() - begin < 10
+    assert vanishes(lambda: helpers() - before - {shared_server(CHIP).pid})
+
+
+def until(done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        time.sleep(0.05)
+    pytest.fail("it did not come to that")
+
+
+def ticks(pid: int) -> int:
+    """Processor time that a process has used."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def test_what_comes_next_is_compiled_meanwhile() -> None:
+    """The second grade finds its kernels made; another candidate than was foretold compiles its
+    own, and the builders of the one that did not come are gone."""
+    first, second, third = (Candidate(TWICE.id, f"{HONEST}# {n}\n") for n in range(3))
+    ahead = Ahead(second, TWICE, CHIP, QUICK)
+    assert grade(first, TWICE, CHIP, QUICK, ahead=ahead).status == "wrong_values"  # nothing ran
+    build = ahead.take(second, QUICK)
+    assert build is not None
+    verdict = grade(second, TWICE, CHIP, QUICK, build=build)
+    assert verdict.builds
+    assert not build._hands
+    ahead = Ahead(third, TWICE, CHIP, QUICK)
+    ahead.begin()
+    assert ahead.take(first, QUICK) is None
+    assert grade(first, TWICE, CHIP, QUICK).builds
 
 
 def test_the_gate_records_what_was_compiled() -> None:
