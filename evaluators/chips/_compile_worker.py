@@ -97,6 +97,7 @@ def main(fd: int, rooted: bool) -> None:
     namespace = isolation.Isolation()
     if not rooted and os.geteuid() != 0:
         namespace.attempt("user namespace", isolation.become_root_of_namespace)
+    gc.disable()  # imports make much, and little of it garbage
     for module in _NEEDED:
         importlib.import_module(module)
     for module in _HELPFUL:
@@ -108,8 +109,8 @@ def main(fd: int, rooted: bool) -> None:
     _compiling.keep_only_code()
     _compiling.dump_nothing()
     all_chips()  # found once, for all forks
-    gc.collect()
-    gc.freeze()  # or every fork's collections would copy all of this
+    gc.freeze()  # or every collection would visit all of this
+    gc.enable()
     with contextlib.suppress(Closed):
         for number in itertools.count():
             job, _ = channel.receive()
@@ -136,7 +137,6 @@ def warm_up(targets: Iterable[CompileTarget]) -> None:
                 make_backend(target).hash()  # asks the assembler for its version
                 with contextlib.suppress(Exception):  # a Triton that reads other text: no matter
                     triton.compile(str(source), target=target)
-    gc.collect()
     gc.freeze()
 
 
