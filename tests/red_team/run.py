@@ -2,6 +2,7 @@
 
     python -m tests.red_team.run --chip nvidia --out red_team.json
 
+With several accelerators, each can grade a share: `--share 1/2` on one, `--share 2/2` on the other.
 The exit status is 1 if any candidate got a status that it must not get.
 """
 
@@ -70,15 +71,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--timing", action="store_true", help="time honest candidates too")
     parser.add_argument("--match", default="", help="only names that contain this")
     parser.add_argument("--out", type=Path, help="where to write all verdicts, as JSON")
+    parser.add_argument("--no-references", action="store_true", help="specimens alone")
+    parser.add_argument("--share", default="1/1", help="which part of how many: 1/2")
     options = parser.parse_args(arguments)
     chip = get_chip(options.chip)
+    part, parts = map(int, options.share.split("/"))
+    specimens = [*dishonest(), *honest(), *([] if options.no_references else references())]
+    wanted = [s for s in specimens if options.chip in s.chips and options.match in s.name]
     rows = []
-    for specimen in [*dishonest(), *honest(), *references()]:
-        if options.chip in specimen.chips and options.match in specimen.name:
-            timing = options.timing and specimen.statuses == ("passed",)
-            settings = settings_for(specimen, tier=options.tier, timing=timing)
-            rows.append(row := judge(specimen, chip, settings))
-            print(_line(row), flush=True)
+    for specimen in wanted[part - 1 :: parts]:
+        timing = options.timing and specimen.statuses == ("passed",)
+        settings = settings_for(specimen, tier=options.tier, timing=timing)
+        rows.append(row := judge(specimen, chip, settings))
+        print(_line(row), flush=True)
     wrong = [row for row in rows if not row.right]
     print(f"{len(rows) - len(wrong)} of {len(rows)} right on {options.chip}")
     if options.out:
