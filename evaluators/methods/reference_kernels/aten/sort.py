@@ -4,8 +4,8 @@ A first kernel makes every element an integer key that orders like the value: a 
 magnitude bits under its sign, so both zeros are 0, and NaN the largest; descending turns all bits
 round, which keeps equal elements in order. What follows knows keys alone, whatever they came from.
 Tiles are sorted: a key is joined with its position into one number of 64 bits (32 for short keys),
-so no two are equal and a bitonic sort is stable; 64-bit keys of a smaller tile find their rank by
-counting. Then runs are merged in pairs until one is left: an element knows its place
+so no two are equal and a bitonic sort (`tl.sort`) is stable; 64-bit keys of a smaller tile find
+their rank by counting. Then runs are merged in pairs until one is left: an element knows its place
 in its own run and finds by binary search how many of the other run come before it (of equal ones,
 those of the left run do). The last kernel fetches the values by index.
 """
@@ -46,43 +46,9 @@ def _make_keys(
     tl.store(keys + row * n + i, ~key if DESCENDING else key, mask=i < n)
 
 
-@triton.jit
-def _exchange(x, i, BIT: tl.constexpr):
-    """Of two places that differ in BIT the one without it takes the smaller number."""
-    pairs = tl.reshape(x, [x.numel >> (BIT + 1), 2, 1 << BIT])
-    other = tl.reshape(pairs ^ tl.xor_sum(pairs, 1, True), x.shape)
-    takes_larger = ((i >> BIT) & 1) != 0
-    return tl.where((x > other) != takes_larger, other, x)
-
-
-@triton.jit
-def _sorted(x, LOG: tl.constexpr, SMALL: tl.constexpr):
-    """A bitonic sort of 2**LOG different numbers: stage s makes runs of 2**s, in turn up and down
-    (then all bits are turned round meanwhile). Stages above SMALL share code, which takes long to
-    compile: steps that a stage does not have are skipped."""
-    i = tl.arange(0, 1 << LOG)
-    for stage in tl.static_range(1, SMALL + 1):
-        turned = -((i >> stage) & 1).to(x.dtype)
-        x ^= turned
-        for step in tl.static_range(stage):
-            x = _exchange(x, i, stage - 1 - step)
-        x ^= turned
-    for stage in range(SMALL + 1, LOG + 1):
-        turned = -((i >> stage) & 1).to(x.dtype)
-        x ^= turned
-        for step in tl.static_range(LOG - SMALL):
-            if LOG - 1 - step < stage:
-                x = _exchange(x, i, LOG - 1 - step)
-        for step in tl.static_range(SMALL):
-            x = _exchange(x, i, SMALL - 1 - step)
-        x ^= turned
-    return x
-
-
 @triton.jit(do_not_specialize=["n"])  # it takes long to compile
-def _sort_tiles(keys, places, n, SHORT: tl.constexpr, LOG: tl.constexpr):
-    """Tiles have 2**LOG elements. SHORT: keys have 16 bits, so they and their positions fit 32."""
-    LEAF: tl.constexpr = 1 << LOG
+def _sort_tiles(keys, places, n, SHORT: tl.constexpr, LEAF: tl.constexpr):
+    """SHORT: keys have 16 bits, so they and their positions fit 32."""
     both: tl.constexpr = tl.int32 if SHORT else tl.int64
     width: tl.constexpr = 16 if SHORT else 32
     last: tl.constexpr = (1 << (2 * width - 1)) - 1
@@ -91,7 +57,7 @@ def _sort_tiles(keys, places, n, SHORT: tl.constexpr, LOG: tl.constexpr):
     i = tl.arange(0, LEAF)
     at = (tl.program_id(0) // tiles).to(tl.int64) * n + start + i
     pair = (tl.load(keys + at, mask=start + i < n, other=0).to(both) << width) | i
-    pair = _sorted(tl.where(start + i < n, pair, last), LOG, SMALL=5)  # padding comes last
+    pair = tl.sort(tl.where(start + i < n, pair, last))  # padding comes last
     tl.store(keys + at, (pair >> width).to(tl.int32), mask=start + i < n)
     place = start + (pair & ((1 << width) - 1)).to(tl.int32)
     tl.store(places + at, place, mask=start + i < n)
@@ -207,7 +173,7 @@ def _launch(x: torch.Tensor, out: torch.Tensor, indices: torch.Tensor, descendin
         _rank_tiles[tiles](keys, places, n, LEAF=leaf, num_warps=1)
     else:
         short = x.dtype.itemsize <= 2
-        _sort_tiles[tiles](keys, places, n, SHORT=short, LOG=leaf.bit_length() - 1, num_warps=8)
+        _sort_tiles[tiles](keys, places, n, SHORT=short, LEAF=leaf, num_warps=8)
     if leaf < n:
         spare_keys, spare_places = torch.empty_like(keys), torch.empty_like(places)
     run = leaf
