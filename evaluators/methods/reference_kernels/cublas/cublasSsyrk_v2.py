@@ -13,6 +13,7 @@ import triton.language as tl
 def syrk_kernel(
     n, k, alpha, a_ptr, stride_an, stride_ak, beta, c_ptr, ldc,
     LOWER: tl.constexpr, READ_C: tl.constexpr, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr,
+    SPAN: tl.constexpr = 256,
 ):  # fmt: skip
     tile_i, tile_j = tl.program_id(0), tl.program_id(1)
     if LOWER:
@@ -24,13 +25,16 @@ def syrk_kernel(
     j = (tile_j * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     p = tl.arange(0, BLOCK_K).to(tl.int64)
     total = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
-    for start in range(0, k, BLOCK_K):
-        q = start + p
-        left_at = a_ptr + i[:, None] * stride_an + q[None, :] * stride_ak
-        right_at = a_ptr + q[:, None] * stride_ak + j[None, :] * stride_an
-        left = tl.load(left_at, mask=(i[:, None] < n) & (q[None, :] < k), other=0.0)
-        right = tl.load(right_at, mask=(q[:, None] < k) & (j[None, :] < n), other=0.0)
-        total = tl.dot(left, right, total, input_precision="ieee")
+    for first in range(0, k, SPAN):
+        part = tl.zeros((BLOCK, BLOCK), dtype=tl.float32)
+        for start in range(first, tl.minimum(first + SPAN, k), BLOCK_K):
+            q = start + p
+            left_at = a_ptr + i[:, None] * stride_an + q[None, :] * stride_ak
+            right_at = a_ptr + q[:, None] * stride_ak + j[None, :] * stride_an
+            left = tl.load(left_at, mask=(i[:, None] < n) & (q[None, :] < k), other=0.0)
+            right = tl.load(right_at, mask=(q[:, None] < k) & (j[None, :] < n), other=0.0)
+            part = tl.dot(left, right, part, input_precision="ieee")
+        total += part
     inside = (i[:, None] < n) & (j[None, :] < n)
     if LOWER:
         inside &= i[:, None] >= j[None, :]
