@@ -35,6 +35,7 @@ from kernelmark.evaluators.grading.build import Build, give
 from kernelmark.evaluators.grading.correctness import Correctness, Failed, describe
 from kernelmark.evaluators.grading.hints import autotuned_in_place
 from kernelmark.evaluators.grading.hostwork import MOST_READS
+from kernelmark.evaluators.grading.isolation import cache_folder
 from kernelmark.evaluators.grading.published import as_published
 from kernelmark.evaluators.grading.records import (
     GATES,
@@ -51,7 +52,7 @@ from kernelmark.evaluators.grading.results import Question
 from kernelmark.evaluators.grading.session import Memory, Session
 from kernelmark.evaluators.grading.settings import Settings as Settings  # `grade` takes them
 from kernelmark.evaluators.grading.speed import Speed, Timekeeper, own_kernels_of, time_cases
-from kernelmark.evaluators.grading.warming import Warming
+from kernelmark.evaluators.grading.warming import Tuned, Warming
 from kernelmark.evaluators.grading.workers import (
     Fault,
     Infrastructure,
@@ -198,6 +199,7 @@ class _Cascade:
         self.workers: list[Worker] = []  #: of candidate and baseline, whatever became of them
         self.spare: Waking | None = None  #: the runner that the integrity gate will ask first
         self.warming: Warming | None = None
+        self.tuned: Tuned
         self.session: Session
 
     def run(self) -> Verdict:
@@ -484,7 +486,8 @@ class _Cascade:
         return Stopped(status, text)
 
     def _warm_baseline(self, stack: contextlib.ExitStack) -> None:
-        """Starts the baseline's runner, which the timing gate takes."""
+        """Starts the baseline's runner, which the timing gate takes; one that is yet to be tuned
+        on this machine is only made when nothing else is on the device."""
         full = [case for case in self._cases() if case.tier == "full"]
         server, limits = self.server, limits_for(self.chip, self.settings)
         if not full or not self.settings.timing or self.chip.timer() is None:
@@ -498,6 +501,10 @@ class _Cascade:
             self.settings.timeout_s,
         )
         stack.callback(self.warming.close)
+        cache = cache_folder(self.settings.baseline_cache)
+        self.tuned = Tuned(cache, self.operator, full, self.work.sku)
+        if self.tuned or "torch.compile" not in baseline_name(self.operator, self.device):
+            self.warming.start()
 
     def _opened_baseline(self) -> Session:
         """The runner that was warmed, once; a fresh one later, or where that failed."""
@@ -506,6 +513,7 @@ class _Cascade:
         if warming is not None and warming.failure:
             self.work.evidence["baseline_not_warmed"] = warming.failure
         if worker is not None:
+            self.tuned.note()
             self.workers.append(worker)
             return self._session(worker)
         session = self._session(self._waking("baseline").awake(self.settings.timeout_s))

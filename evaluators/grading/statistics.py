@@ -192,7 +192,7 @@ def agreement(claimed_us: float, wall_us: float | None, cold_us: float | None = 
     if apart > slack:
         finding: Finding = "claimed_too_short" if claimed_us < wall_us else "claimed_too_long"
         return Agreement(finding, text, claimed_us, wall_us, gross)
-    if cold_us is not None and cold_us < wall_us - max(ALONE_SHARE * wall_us, AGREE_US):
+    if cold_us is not None and cold_us < wall_us - _alone_us(wall_us):
         text = f"cold device time {cold_us:.2f} us, judge's clock {wall_us:.2f} us in a stream"
         return Agreement("cold_not_backed", text, cold_us, wall_us)
     return Agreement("agree", text, claimed_us, wall_us)
@@ -205,7 +205,9 @@ def correction(found: Agreement, role: Role, cold_us: float, latency_us: float |
     """What cold times are multiplied by, so that no disagreement does the candidate any good.
 
     The candidate's are never shortened, the baseline's never lengthened: the longer figure of the
-    two clocks counts for the one, the shorter for the other. A candidate whose calls no second
+    two clocks counts for the one, the shorter for the other, each less what clocks that agree may
+    differ by, so that a measurement at the edge of agreement comes out the same on both sides of
+    it. A candidate whose calls no second
     clock can see gets the judge's end-to-end latency (`latency_us`), for want of a better figure;
     the baseline is our own code, and its trace stands. `latency_us` None: not to be used.
     """
@@ -214,5 +216,14 @@ def correction(found: Agreement, role: Role, cold_us: float, latency_us: float |
         return max(1.0, longer) if role == "candidate" else 1.0
     if found.agree or found.wall_us is None:
         return 1.0
-    ratio = found.wall_us / found.claimed_us
-    return max(1.0, ratio) if role == "candidate" else min(1.0, ratio)
+    slack = tolerance_us(found.claimed_us, found.wall_us)
+    if found.finding == "cold_not_backed":
+        slack = _alone_us(found.wall_us)
+    if role == "candidate":
+        return max(1.0, (found.wall_us - slack) / found.claimed_us)
+    return min(1.0, (found.wall_us + slack) / found.claimed_us)
+
+
+def _alone_us(wall_us: float) -> float:
+    """By how much a call alone may be faster than in a stream."""
+    return max(ALONE_SHARE * wall_us, AGREE_US)

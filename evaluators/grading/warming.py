@@ -2,17 +2,24 @@
 
 A baseline may compile for every full case (``torch.compile``), which takes seconds and nothing of
 the device. A thread calls it once on each case, over memory of its own. Nothing is measured here,
-and a baseline that cannot do a case is left for the timing gate to find. Device layer.
+and a baseline that cannot do a case is left for the timing gate to find.
+
+The first time on a machine a compiler also tunes what it has made, by its own clock, and keeps the
+choice (`Tuned`). Beside a candidate at work it would choose badly: the same formulation then took
+89 us on one machine and 199 us on another. So the first time nothing else may be on the device.
+Device layer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import random
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
@@ -22,8 +29,30 @@ from kernelmark.operators.draws import draw
 from kernelmark.operators.records import Case, Operator
 
 
+class Tuned:
+    """A mark in the folder of what baselines compile: this one has been tuned here.
+
+    `folder`: `isolation.cache_folder`; empty where nothing is kept, so that nothing is ever tuned.
+    """
+
+    def __init__(self, folder: str, operator: Operator, cases: Sequence[Case], sku: str) -> None:
+        names = [operator.id, torch.__version__, sku, *(case.name for case in cases)]
+        digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:32]
+        self._path = Path(folder, "tuned", digest) if folder else None
+
+    def __bool__(self) -> bool:
+        return self._path is not None and self._path.exists()
+
+    def note(self) -> None:
+        """From now on it is."""
+        if self._path is not None:
+            with contextlib.suppress(OSError):  # then it is tuned again next time
+                self._path.parent.mkdir(mode=0o700, exist_ok=True)
+                self._path.touch()
+
+
 class Warming:
-    """Runs from its making; `take` waits for it, `close` ends it at once."""
+    """Begins with `start`; `take` waits for it, `close` ends it at once."""
 
     def __init__(
         self,
@@ -44,10 +73,19 @@ class Warming:
         self._lock = threading.Lock()
         self.failure = ""  #: why the runner is not ready; for the evidence
         self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
-        self._thread.start()
+        self._started = False
+
+    def start(self) -> None:
+        """Once; `take` does, where it has not been done."""
+        if not self._started:
+            self._started = True
+            self._thread.start()
 
     def take(self) -> Worker | None:
         """The runner, with the baseline loaded and every case called; None if that failed."""
+        if self._stop.is_set():
+            return None
+        self.start()
         self._thread.join()
         worker, self._worker = self._worker, None
         self._release()
@@ -63,7 +101,8 @@ class Warming:
             if self._pidfd >= 0:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        self._thread.join()
+        if self._started:
+            self._thread.join()
         worker, self._worker = self._worker, None
         self._release()
         if worker is not None:

@@ -92,6 +92,7 @@ def test_a_warmed_runner_is_handed_over_and_one_that_is_not_wanted_ends(cache: P
         assert Path(f"/proc/{worker.pid}").exists()
         worker.end()
         unwanted = warming()
+        unwanted.start()
         unwanted.close()
         assert unwanted.take() is None
     finally:
