@@ -2,6 +2,10 @@
 
 A tiled product in which both operands are the same matrix. Programs whose tile lies wholly in the
 other triangle leave at once; tiles on the diagonal mask their store.
+
+A diagonal element is a sum of squares, and beta C may cancel nearly all of it. The error of one
+running sum of k terms, each rounded near the final size, grows as the root of k; therefore runs of
+SPAN terms are summed on their own, and then added.
 """
 
 import torch
