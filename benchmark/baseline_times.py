@@ -1,7 +1,9 @@
 """Measured baselines that ship with the project: one Parquet file a SKU in `baselines/`.
 
 Made on the device by `python -m kernelmark.evaluators.grading.survey OUT.jsonl`, turned into the
-file by `python -m kernelmark.benchmark.baseline_times OUT.jsonl FILE`. Times in microseconds, cold
+file by `python -m kernelmark.benchmark.baseline_times OUT.jsonl FILE`. Where the survey has checked
+a case and not timed it, verdicts can give the time: a judge measures the same baseline beside every
+candidate, by the same clock (`... OUT.jsonl VERDICT.json ... FILE`). Times in microseconds, cold
 cache; `noise` is the largest difference between medians of blocks over their median.
 """
 
@@ -15,6 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from kernelmark.evaluators.grading.records import Verdict, from_json
 
 FOLDER = Path(__file__).parent / "baselines"
 
@@ -47,17 +51,44 @@ def baseline_times(operator: str, sku_file: Path = FOLDER / "nvidia-h200.parquet
 
 
 def write(survey: Sequence[Path], target: Path) -> int:
-    """Writes the timed, faultless rows of surveys, a later one first; returns how many."""
+    """Writes the timed, faultless rows of surveys, a later one first, completed by verdicts (those
+    that end in ``.json``); returns how many."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for path in survey:
+        if path.suffix == ".json":
+            continue
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            if not row["fault"] and row["device_us"] is not None:
+            known = rows.get((row["operator"], row["case"]))
+            if not row["fault"] and (known is None or row["device_us"] is not None):
                 rows[row["operator"], row["case"]] = {n: row[n] for n in SCHEMA.names}
+    for path in survey:
+        if path.suffix == ".json":
+            _complete(rows, from_json(Verdict, json.loads(path.read_text())))
+    rows = {key: row for key, row in rows.items() if row["device_us"] is not None}
     target.parent.mkdir(parents=True, exist_ok=True)
     ordered = [rows[key] for key in sorted(rows)]
     pq.write_table(pa.Table.from_pylist(ordered, SCHEMA), target, compression="zstd")
     return len(ordered)
+
+
+def _complete(rows: dict[tuple[str, str], dict[str, Any]], verdict: Verdict) -> None:
+    """Fills in the times of checked cases that the survey has not timed."""
+    for timing in verdict.timings:
+        row = rows.get((verdict.operator, timing.case))
+        if row is None or row["device_us"] is not None or row["baseline"] != verdict.baseline:
+            continue
+        medians = timing.baseline.block_us if timing.baseline else ()
+        row |= {
+            "device_us": timing.baseline_us,
+            "noise": (max(medians) - min(medians)) / timing.baseline_us if medians else None,
+            "roofline": timing.floor_us / timing.baseline_us if timing.floor_us else None,
+            "activities": timing.baseline.kernels if timing.baseline else None,
+            "clock": timing.clock.split("/")[-1],
+            "sku": verdict.sku,
+            "torch": verdict.environment["torch"],
+            "date": verdict.created_at[:10],
+        }
 
 
 def main() -> None:

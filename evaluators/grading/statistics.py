@@ -205,9 +205,9 @@ def correction(found: Agreement, role: Role, cold_us: float, latency_us: float |
     """What cold times are multiplied by, so that no disagreement does the candidate any good.
 
     The candidate's are never shortened, the baseline's never lengthened: the longer figure of the
-    two clocks counts for the one, the shorter for the other, each less what clocks that agree may
-    differ by, so that a measurement at the edge of agreement comes out the same on both sides of
-    it. A candidate whose calls no second
+    two clocks counts for the one, the shorter for the other. Just beyond the edge of agreement only
+    part of the difference counts, and all of it from twice as far on, so that nothing jumps there:
+    a measurement at the edge repeats. A candidate whose calls no second
     clock can see gets the judge's end-to-end latency (`latency_us`), for want of a better figure;
     the baseline is our own code, and its trace stands. `latency_us` None: not to be used.
     """
@@ -219,6 +219,7 @@ def correction(found: Agreement, role: Role, cold_us: float, latency_us: float |
     slack = tolerance_us(found.claimed_us, found.wall_us)
     if found.finding == "cold_not_backed":
         slack = _alone_us(found.wall_us)
+    slack = max(0.0, 2 * slack - abs(found.wall_us - found.claimed_us))
     if role == "candidate":
         return max(1.0, (found.wall_us - slack) / found.claimed_us)
     return min(1.0, (found.wall_us + slack) / found.claimed_us)

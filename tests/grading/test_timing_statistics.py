@@ -121,10 +121,11 @@ def test_what_contradicts(claimed: float, wall: float, gross: bool) -> None:
     ("claimed", "wall", "candidate", "baseline"),
     [
         (100.0, 99.0, 1.0, 1.0),  # within tolerance the trace stands
-        (94.9, 100.0, 95 / 94.9, 1.0),  # and at its edge nothing jumps
-        (100.0, 94.9, 1.0, 0.999),
-        (80.0, 100.0, 1.1875, 1.0),
-        (100.0, 80.0, 1.0, 0.85),
+        (94.9, 100.0, 95.1 / 94.9, 1.0),  # and at its edge nothing jumps
+        (100.0, 94.9, 1.0, 0.998),
+        (90.0, 100.0, 1 / 0.9, 1.0),
+        (80.0, 100.0, 1.25, 1.0),
+        (100.0, 80.0, 1.0, 0.8),
         (100.0, None, 1.5, 1.0),  # end to end 150
     ],
 )
