@@ -228,7 +228,8 @@ def describe_tolerance(tolerance: Tolerance) -> str:
         return "results must follow the distribution"
     if tolerance.kind == "codes":
         share = f"{tolerance.max_mismatch:.2%}" if tolerance.max_mismatch else "none"
-        return f"quantised codes must be equal; {share} of them may be one step off"
+        steps = "one step" if tolerance.limit == 1 else f"up to {tolerance.limit:g} steps"
+        return f"quantised codes must be equal; {share} of them may be {steps} off"
     accumulator = tolerance.accumulator or "the output dtype"
     return (
         f"each element within {tolerance.limit:g} units of rounding of a float64 oracle "

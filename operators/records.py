@@ -154,9 +154,9 @@ class Tolerance:
     Error of an element: ``|y - ref| / (eps_out * |ref| + eps_acc * S)``, in units of rounding; it
     must stay at or below `limit`. `accumulator` names the dtype whose eps is `eps_acc` (None: the
     output's own). `kind` ``exact`` compares bit patterns (NaN equal to NaN, -0 equal to 0);
-    ``codes`` lets `max_mismatch` of the elements (rounded up to whole elements) be off by one
-    quantisation step; ``distribution``
-    hands the judgement to `Operator.accepts`. `why` says how the limit was calibrated.
+    ``codes`` lets `max_mismatch` of the elements (rounded up to whole elements) be off by at most
+    `limit` quantisation steps (a whole number); ``distribution`` hands the judgement to
+    `Operator.accepts`. `why` says how the limit was calibrated.
     Source of the formula: condition-scaled forward error (Higham, Accuracy and Stability of
     Numerical Algorithms, chapter 3).
     """

@@ -78,10 +78,9 @@ def joined(expected: Sequence[Expected]) -> Expected:
 
 
 def _limit(dtype: torch.dtype, tolerance: Tolerance) -> float:
-    """The error from which an element is wrong; integers and bools allow none."""
-    if tolerance.kind == "codes":
-        return 1.0
-    return tolerance.limit if _is_rounded(dtype, tolerance) else 0.0
+    """The error above which an element is wrong; integers and bools, unless codes, allow none."""
+    counted = tolerance.kind == "codes" or _is_rounded(dtype, tolerance)
+    return tolerance.limit if counted else 0.0
 
 
 def _walk(

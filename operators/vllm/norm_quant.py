@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,23 @@ _TOP = {torch.int8: 127.0, E4M3: 448.0}
 #: smallest scale a token or group is given
 _FLOOR = {torch.int8: float(np.finfo(np.float32).eps), E4M3: 1.0 / (448.0 * 512.0)}
 
+#: int8 codes of bfloat16 values, the coarsest that are quantised (`_code_tolerance`)
 _CODES = Tolerance(
     kind="codes",
-    limit=1.0,
+    limit=2.0,
     max_mismatch=0.03,
     why="a normalised value that falls to the other side of a rounding boundary of the dtype moves "
-    "its code with small probability, and all codes of its row if it is the largest",
+    "its code with small probability, and all codes of its row if it is the largest; one ulp of "
+    "it becomes up to two after the weight, in bfloat16 1.4 percent: up to two codes of int8 near "
+    "127, one code elsewhere (all pairs of normalised value and weight were tried)",
 )
 #: scales follow the largest element, which carries two roundings to the dtype
 _SCALES = Tolerance(
-    limit=1.5,
+    limit=2.0,
     accumulator=None,
-    why="the largest element may be an ulp of the dtype off, its rounding 0.5 to 1",
+    why="the normalised value may fall to the other side of a rounding boundary of the dtype, and "
+    "one ulp of it becomes up to two after the weight: at worst 1.92 eps in float16, 1.78 in "
+    "bfloat16 (all pairs of normalised value and weight were tried)",
 )
 _RESIDUAL = Tolerance(limit=1.0, why="one addition, rounded once")
 
@@ -61,6 +67,12 @@ def _scale_of(top: torch.Tensor, quant_dtype: torch.dtype, bound: Any) -> torch.
     if bound is not None:
         top = top.minimum(bound.to(top.dtype))
     return (top / _TOP[quant_dtype]).clamp_min(_FLOOR[quant_dtype])
+
+
+def _code_tolerance(dtype: torch.dtype, quant_dtype: torch.dtype) -> Tolerance:
+    """How far codes may be off where `dtype` is rounded to on the way."""
+    coarse = dtype == torch.bfloat16 and quant_dtype == torch.int8
+    return _CODES if coarse else replace(_CODES, limit=1.0)
 
 
 def _codes(quotient: torch.Tensor, quant_dtype: torch.dtype) -> torch.Tensor:
@@ -103,7 +115,7 @@ def _expected(
     value = codes.double() if codes.dtype.is_floating_point else codes
     strides = (1, scales.shape[0]) if transposed else None
     results = [
-        Expected(value, codes.dtype, tolerance=_CODES),
+        Expected(value, codes.dtype, tolerance=_code_tolerance(input.dtype, codes.dtype)),
         Expected(scales, torch.float32, scales * unit, strides=strides, tolerance=_SCALES),
     ]
     if residual is not None:
