@@ -22,7 +22,7 @@ def argmax_kernel(x_ptr, y_ptr, n, FLOAT: tl.constexpr, BLOCK: tl.constexpr):
             nan_at = tl.minimum(nan_at, tl.min(tl.where(x != x, i, n), 0))
             x = tl.where(x != x, float("-inf"), x).to(top.dtype)
             top = tl.where(top != top, float("-inf"), top).to(x.dtype)
-        top = tl.maximum(top, tl.max(x, 0).to(top.dtype))
+        top = tl.maximum(top, tl.max(x, 0).to(top.dtype)).to(top.dtype)
     place = n
     for start in range(0, n, BLOCK):
         i = tl.minimum(start + at, n - 1)
