@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
+from kernelmark.evaluators.chips.portability import Compiler
 from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.grading.records import STATUSES, Finding
 from kernelmark.evaluators.languages.registry import get_language
@@ -16,6 +17,8 @@ from tests.red_team.run import judge, settings_for
 
 #: all draws of all cases take minutes for honest candidates; CI and `run` take them all
 FULL = os.environ.get("KERNELMARK_TEST_FULL") == "1"
+#: their grid is a number on the device, 0 where nothing runs
+GRID_BY_ITEM = ("honest/gather_grid_by_item",)
 
 
 def _parameters(specimens: Iterable[Specimen]) -> list[object]:
@@ -69,3 +72,18 @@ def test_gates_pass_honest(specimen: Specimen) -> None:
     settings = settings_for(specimen, draws=None if FULL else 2)
     row = judge(specimen, get_chip("interpreter"), settings)
     assert row.right, f"{row.verdict.status}: {row.verdict.message}"
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with Compiler(limit_s=120) as compiler:
+        yield compiler
+
+
+@pytest.mark.parametrize("specimen", _parameters(s for s in honest() if "nvidia" in s.chips))
+def test_honest_candidates_compile(specimen: Specimen, compiler: Compiler) -> None:
+    """The interpreter minds no types; a compiler does (dtypes that change in a loop)."""
+    candidate = specimen.candidate
+    (row,) = compiler.portability(candidate, get_operator(candidate.operator), ["sm_90"])
+    assert [kernel.error for kernel in row.kernels if kernel.error] == []
+    assert row.error == ("launched no Triton kernel" if specimen.name in GRID_BY_ITEM else "")
