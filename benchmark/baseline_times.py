@@ -18,8 +18,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kernelmark.evaluators.grading.records import Verdict, from_json
-
 FOLDER = Path(__file__).parent / "baselines"
 
 SCHEMA = pa.schema(
@@ -64,7 +62,7 @@ def write(survey: Sequence[Path], target: Path) -> int:
                 rows[row["operator"], row["case"]] = {n: row[n] for n in SCHEMA.names}
     for path in survey:
         if path.suffix == ".json":
-            _complete(rows, from_json(Verdict, json.loads(path.read_text())))
+            _complete(rows, json.loads(path.read_text()))
     rows = {key: row for key, row in rows.items() if row["device_us"] is not None}
     target.parent.mkdir(parents=True, exist_ok=True)
     ordered = [rows[key] for key in sorted(rows)]
@@ -72,22 +70,25 @@ def write(survey: Sequence[Path], target: Path) -> int:
     return len(ordered)
 
 
-def _complete(rows: dict[tuple[str, str], dict[str, Any]], verdict: Verdict) -> None:
-    """Fills in the times of checked cases that the survey has not timed."""
-    for timing in verdict.timings:
-        row = rows.get((verdict.operator, timing.case))
-        if row is None or row["device_us"] is not None or row["baseline"] != verdict.baseline:
+def _complete(rows: dict[tuple[str, str], dict[str, Any]], verdict: dict[str, Any]) -> None:
+    """Fills in the times of checked cases that the survey has not timed. `verdict`: its JSON."""
+    for timing in verdict["timings"]:
+        row = rows.get((verdict["operator"], timing["case"]))
+        if row is None or row["device_us"] is not None or row["baseline"] != verdict["baseline"]:
             continue
-        medians = timing.baseline.block_us if timing.baseline else ()
+        device_us, floor_us, samples = (
+            timing[name] for name in ("baseline_us", "floor_us", "baseline")
+        )
+        medians = samples["block_us"]
         row |= {
-            "device_us": timing.baseline_us,
-            "noise": (max(medians) - min(medians)) / timing.baseline_us if medians else None,
-            "roofline": timing.floor_us / timing.baseline_us if timing.floor_us else None,
-            "activities": timing.baseline.kernels if timing.baseline else None,
-            "clock": timing.clock.split("/")[-1],
-            "sku": verdict.sku,
-            "torch": verdict.environment["torch"],
-            "date": verdict.created_at[:10],
+            "device_us": device_us,
+            "noise": (max(medians) - min(medians)) / device_us,
+            "roofline": floor_us / device_us if floor_us else None,
+            "activities": samples["kernels"],
+            "clock": timing["clock"].split("/")[-1],
+            "sku": verdict["sku"],
+            "torch": verdict["environment"]["torch"],
+            "date": verdict["created_at"][:10],
         }
 
 

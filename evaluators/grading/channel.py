@@ -1,8 +1,9 @@
 """Messages between the judge and its helper processes: length, then JSON; never pickle.
 
 A stream socket, so that a message may be of any size up to `LIMIT`. File descriptors travel beside
-a message (SCM_RIGHTS). What arrives from a runner is hostile: a wrong length, text that is not JSON
-or not an object raises `Garbled`; whoever reads a field checks it (`field`). Device layer.
+a message (SCM_RIGHTS), whose head tells how many, as one read may bring several messages. What
+arrives from a runner is hostile: a wrong length, text that is not JSON or not an object raises
+`Garbled`; whoever reads a field checks it (`field`). Device layer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, TypeVar
 
 #: largest message, bytes; raw samples of a timing block take about 100 kB
 LIMIT = 8 << 20
-_HEADER = struct.Struct("<I")
+_HEADER = struct.Struct("<IB")  #: bytes of the message, descriptors beside it
 _MAX_FDS = 4
 _MAX_TEXT = 4000
 
@@ -50,7 +51,7 @@ class Channel:
     ) -> None:
         """Sends one message. Raises `Closed` or `Late`."""
         body = json.dumps(message).encode()
-        data = memoryview(_HEADER.pack(len(body)) + body)
+        data = memoryview(_HEADER.pack(len(body), len(fds)) + body)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         deadline = time.monotonic() + timeout_s
         while data:
@@ -73,10 +74,9 @@ class Channel:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            message = self._take()
-            if message is not None:
-                fds, self._fds = self._fds, []
-                return message, fds
+            taken = self._take()
+            if taken is not None:
+                return taken
             if not self._fill():
                 wanted = [(self.socket.fileno(), select.POLLIN)]
                 if watch is not None:
@@ -117,11 +117,11 @@ class Channel:
         self._buffer += data
         return True
 
-    def _take(self) -> dict[str, Any] | None:
-        """The first whole message in the buffer, if there is one."""
+    def _take(self) -> tuple[dict[str, Any], list[int]] | None:
+        """The first whole message in the buffer and its descriptors, if there is one."""
         if len(self._buffer) < _HEADER.size:
             return None
-        (length,) = _HEADER.unpack_from(self._buffer)
+        length, count = _HEADER.unpack_from(self._buffer)
         if length > LIMIT:
             raise Garbled(f"a message of {length} bytes; the limit is {LIMIT}")
         end = _HEADER.size + length
@@ -135,7 +135,11 @@ class Channel:
             raise Garbled("a message that is not JSON") from error
         if not isinstance(message, dict):
             raise Garbled("a message that is not an object")
-        return message
+        fds, self._fds = self._fds[:count], self._fds[count:]
+        if len(fds) < count or (self._fds and not self._buffer):
+            self._fds = [*fds, *self._fds]  # closed with the channel
+            raise Garbled("other descriptors than the message tells of")
+        return message, fds
 
 
 T = TypeVar("T")

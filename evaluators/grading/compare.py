@@ -142,7 +142,10 @@ def _errors(
 ) -> torch.Tensor:
     """Error of each element, float64; infinity where finiteness disagrees."""
     if tolerance.kind == "codes":
-        return (_ordered(got) - _ordered(reference.to(dtype))).abs().double()
+        steps = (_ordered(got) - _ordered(reference.to(dtype))).abs().double()
+        if dtype.is_floating_point:  # NaN lies next to the largest value in order, not in meaning
+            steps = torch.where(got.isnan() ^ reference.isnan(), math.inf, steps)
+        return steps
     if not _is_rounded(dtype, tolerance):
         wide = got.to(reference.dtype)
         return (~((wide == reference) | (wide.isnan() & reference.isnan()))).double()

@@ -51,3 +51,22 @@ def test_later_surveys_override_and_faults_are_left_out(tmp_path: Path) -> None:
     second.write_text(json.dumps({**base, "device_us": 3.0}))
     assert write([first, second], tmp_path / "t.parquet") == 1
     assert baseline_times("o", tmp_path / "t.parquet")[0]["device_us"] == 3.0
+
+
+def test_verdicts_complete_what_was_checked_and_not_timed(tmp_path: Path) -> None:
+    """No case that the survey has not checked, and no time that it has taken itself."""
+    base = dict.fromkeys(SCHEMA.names) | {"operator": "o", "baseline": "cuBLAS", "fault": ""}
+    survey, verdict = tmp_path / "1.jsonl", tmp_path / "v.json"
+    rows = [{**base, "case": "a"}, {**base, "case": "b", "device_us": 2.0}]
+    survey.write_text("\n".join(map(json.dumps, rows)))
+    samples = {"block_us": [3.9, 4.0, 4.1], "kernels": 2}
+    timing = {"baseline_us": 4.0, "floor_us": 1.0, "baseline": samples, "clock": "cupti/judge"}
+    about = {"operator": "o", "baseline": "cuBLAS", "sku": "H200", "created_at": "2026-11-30T12"}
+    timings = [timing | {"case": case} for case in ("a", "b", "never checked")]
+    about |= {"environment": {"torch": "2.11"}, "timings": timings}
+    verdict.write_text(json.dumps(about))
+    assert write([survey, verdict], tmp_path / "t.parquet") == 2
+    first, second = baseline_times("o", tmp_path / "t.parquet")
+    assert (first["device_us"], first["roofline"], first["activities"]) == (4.0, 0.25, 2)
+    assert (first["noise"], first["clock"]) == (pytest.approx(0.05), "judge")
+    assert second["device_us"] == 2.0

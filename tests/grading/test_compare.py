@@ -55,3 +55,17 @@ def test_both_ways_agree(
         # out of range in both, which the thorough way alone calls the same
         found.status == "passed" and found.max_error is not None and found.max_error <= limit
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2])
+def test_nan_is_no_neighbour_of_the_largest_code(dtype: torch.dtype) -> None:
+    top = torch.finfo(dtype).max
+    tolerance = Tolerance("codes", limit=1.0, max_mismatch=1.0)
+    expected = Expected(torch.tensor([top, math.nan], dtype=torch.float64), dtype)
+    for first, second, right in (
+        (top, math.nan, True),
+        (math.nan, math.nan, False),
+        (top, top, False),
+    ):
+        got = torch.tensor([first, second]).to(dtype)
+        assert (compare(expected, got, tolerance).status == "passed") is right
