@@ -80,6 +80,7 @@ def compiler() -> Iterator[Compiler]:
         yield compiler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specimen", _parameters(s for s in honest() if "nvidia" in s.chips))
 def test_honest_candidates_compile(specimen: Specimen, compiler: Compiler) -> None:
     """The interpreter minds no types; a compiler does (dtypes that change in a loop)."""
