@@ -80,7 +80,7 @@ def test_every_candidate_gets_a_verdict_once(tmp_path):
 
 
 def test_interrupted_it_stops_and_leaves_nothing_behind(tmp_path):
-    job_folder(tmp_path / "job", settings={"timeout_s": 60})
+    job_folder(tmp_path / "job", settings={"cases": ["int64"], "timeout_s": 60})
     candidate = Candidate("aten::neg", HANGS)
     (tmp_path / "job/hangs.py").write_text(HANGS)
     job = json.loads((tmp_path / "job/job.json").read_text())
