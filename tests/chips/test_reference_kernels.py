@@ -18,7 +18,7 @@ from kernelmark.operators.registry import get_operator
 pytestmark = pytest.mark.slow
 FILES = [
     pytest.param(path, id=f"{path.parent.name}-{path.stem}")
-    for path in sorted(KERNELS.glob("*/[!_]*.py"))
+    for path in sorted(KERNELS.glob("*/*.py"))
 ]
 
 
