@@ -39,7 +39,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 START_S = 300.0  #: to import torch and find the device, with a cold disk and many others starting
 END_S = 5.0
 TRIES = 2  #: for a candidate that our own processes fail
-#: a candidate, and how it is graded if not by the pool's settings
+#: a candidate, and how it is graded; None: as the pool grades
 Following = tuple[Candidate, Settings | None]
 #: what a worker calls: (candidate, chip, settings) to a verdict
 JUDGE = "kernelmark.evaluators.grading.pinned:judge"
