@@ -158,6 +158,9 @@ class Compiler:
         except (Closed, TimeoutError) as error:
             self.close()
             raise WorkerDied(f"the compiling helper gave no answer: {error}") from error
+        except BaseException:  # interrupted: the answer would be taken for that of the next job
+            self.close()
+            raise
         needs_kernel = operator.kind != "metadata"
         results = [_compile_worker.result_of(data) for data in answer["results"]]
         return [_row(result, needs_kernel) for result in results]

@@ -88,9 +88,10 @@ def address(home: Home, serve: Callable[[Path], str]) -> str:
     return serve(home.root)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One for all."""
+    """One for a module: while Playwright is open, its event loop is taken to run in this thread,
+    and other modules' tests could not run theirs."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
