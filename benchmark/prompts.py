@@ -199,8 +199,7 @@ def describe_argument(value: Any) -> str:
     if isinstance(value, TensorSpec):
         return _describe_tensor(value)
     if isinstance(value, Pointers):
-        inner = describe_argument(value.tensors[0]) if value.tensors else "nothing"
-        return f"addresses of {len(value.tensors)} x {inner}"
+        return f"addresses of {value.count} x {describe_argument(value.member)}"
     if isinstance(value, OnDevice):
         return "the device"
     if isinstance(value, torch.dtype):

@@ -80,7 +80,7 @@ def argument_to_json(value: Argument) -> Any:
         case TensorSpec():
             return {"tensor": _tensor_to_json(value)}
         case Pointers():
-            return {"pointers": [_tensor_to_json(spec) for spec in value.tensors]}
+            return {"pointers": {"member": _tensor_to_json(value.member), "count": value.count}}
         case OnDevice():
             return {"device": None}
         case torch.dtype():
@@ -102,8 +102,8 @@ def argument_from_json(data: Any) -> Argument:
     match kind, value:
         case "tensor", dict():
             return _tensor_from_json(value)
-        case "pointers", list():
-            return Pointers(tuple(_tensor_from_json(item) for item in value))
+        case "pointers", {"member": dict(member), "count": int(count), **rest} if not rest:
+            return Pointers(_tensor_from_json(member), count)
         case "list", list():
             return [argument_from_json(item) for item in value]
         case "device", None:

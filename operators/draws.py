@@ -6,7 +6,9 @@ the seed; nobody else ever sees it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import random
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +37,7 @@ _SCALES = {"small": 1e-3, "large": 64.0}
 
 @dataclass
 class Call:
-    """Arguments of one call, made. `Pointers` are lists of tensors here."""
+    """Arguments of one call, made. `Pointers` are `PointerList` here."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -49,13 +51,44 @@ class Call:
         return Call(map_tensors(self.args, copy_view), map_tensors(self.kwargs, copy_view))
 
 
-class PointerList(list[torch.Tensor]):
-    """The tensors behind a `Pointers` argument; a candidate gets `addresses()` instead."""
+class PointerList:
+    """What a `Pointers` argument points to; a candidate gets `addresses()` instead.
+
+    `members`: tensor, or NumPy array, of shape (count, ...), as they lie in memory. The table lists
+    them shuffled, always in the same way for the same count. Iterates in the table's order.
+    """
+
+    def __init__(self, members: Any) -> None:
+        self.members = members
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self.members[place] for place in _shuffled(len(self)))
+
+    def stacked(self) -> Any:
+        """A copy of the members in the table's order."""
+        return self.members[list(_shuffled(len(self)))]
+
+    def unstacked(self, values: Any) -> Any:
+        """`values`, one for each of the table's entries, in the order of `members`."""
+        order = _shuffled(len(self))
+        return values[sorted(range(len(order)), key=order.__getitem__)]
 
     def addresses(self) -> torch.Tensor:
-        """int64 tensor of shape (len,) with each tensor's data address, on their device."""
-        device = self[0].device if self else torch.device("cpu")
-        return torch.tensor([t.data_ptr() for t in self], dtype=torch.int64, device=device)
+        """int64 tensor of shape (count,) with each member's data address, on their device."""
+        first, pitch = self.members.data_ptr(), self.members.stride(0) * self.members.itemsize
+        table = [first + place * pitch for place in _shuffled(len(self))]
+        return torch.tensor(table, dtype=torch.int64, device=self.members.device)
+
+
+@functools.cache
+def _shuffled(count: int) -> tuple[int, ...]:
+    """A permutation of range(count), the same one everywhere."""
+    order = list(range(count))
+    random.Random(count).shuffle(order)
+    return tuple(order)
 
 
 def draw(operator: Operator, case: Case, variation: str, seed: int, device: torch.device) -> Call:
@@ -66,9 +99,7 @@ def draw(operator: Operator, case: Case, variation: str, seed: int, device: torc
         if isinstance(value, TensorSpec):
             return _tensor(value, variation, generator, device)
         if isinstance(value, Pointers):
-            return PointerList(
-                _tensor(spec, variation, generator, device) for spec in value.tensors
-            )
+            return PointerList(_tensor(value.buffer, variation, generator, device))
         if isinstance(value, OnDevice):
             return device
         if isinstance(value, tuple):
@@ -96,11 +127,12 @@ def arguments_for_candidate(call: Call) -> Call:
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
-    """Applies `function` to every tensor in a nest of tuples, lists and dicts."""
+    """Applies `function` to every tensor in a nest of tuples, lists and dicts, to the members
+    behind a table of pointers as one."""
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, PointerList):
-        return PointerList(map_tensors(item, function) for item in value)
+        return PointerList(function(value.members))
     if isinstance(value, list):
         return [map_tensors(item, function) for item in value]
     if isinstance(value, tuple):

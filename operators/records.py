@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -19,6 +19,9 @@ import torch
 Tier = Literal["small", "full"]
 Source = Literal["aten", "vllm", "cublas"]
 Kind = Literal["compute", "metadata", "random"]
+
+#: bytes; what CUDA's allocator and torch's align to
+POINTER_ALIGNMENT = 512
 
 #: A value in a case's arguments: `TensorSpec`, `Pointers`, `OnDevice`, a Python scalar, a
 #: `torch.dtype`, None, or a (nested) tuple of these.
@@ -66,13 +69,26 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Pointers:
-    """A table of device addresses (int64 tensor of shape (len(tensors),)) into `tensors`.
+    """A table of device addresses (int64 tensor of shape (count,)), each of a tensor like `member`.
 
-    The candidate gets the address table; the oracle gets the list of tensors itself. Writing
-    through a pointer is allowed only where the parameter is marked mutable in the signature.
+    The members lie in one `buffer`, but not in the table's order (`operators.draws.PointerList`):
+    a candidate must read every address. Each is aligned as an allocation of its own would be.
+    The candidate gets the table; the oracle gets the `PointerList`. Writing through a pointer is
+    allowed only where the parameter is marked mutable in the signature.
     """
 
-    tensors: tuple[TensorSpec, ...]
+    member: TensorSpec
+    count: int
+
+    @property
+    def buffer(self) -> TensorSpec:
+        """All members, of shape (count, *member.shape)."""
+        member = self.member
+        strides = member.strides or contiguous_strides(member.shape)
+        alignment = POINTER_ALIGNMENT // member.dtype.itemsize
+        pitch = -(-max(member.storage_numel, 1) // alignment) * alignment
+        shape = (self.count, *member.shape)
+        return replace(member, shape=shape, strides=(pitch, *strides))
 
 
 @dataclass(frozen=True)
@@ -100,7 +116,7 @@ class Case:
 
     @cached_property
     def tensors(self) -> tuple[TensorSpec, ...]:
-        """Every declared tensor, in argument order, those behind `Pointers` included."""
+        """Every declared tensor, in argument order; of `Pointers` the buffer of the members."""
         return tuple(_specs((self.args, tuple(self.kwargs.values()))))
 
     @property
@@ -196,7 +212,7 @@ class Operator:
     - `oracle` returns a list of results: first what is returned (flattened), then every mutated
       tensor, in the order of the parameters (lists flattened). A result that *is* a mutated
       argument (``-> Tensor!``) is listed once, as the argument. It gets private copies, on any
-      device, and `Pointers` as lists of tensors.
+      device, and `Pointers` as `operators.draws.PointerList`.
     - `second` states the same independently (NumPy, SciPy, loops) and returns plain tensors in the
       order of `oracle`; used by tests, on CPU, over small cases.
     - `baseline` is what a user would call instead; it gets exactly what a candidate gets (address
@@ -304,7 +320,7 @@ def _specs(value: Argument) -> list[TensorSpec]:
     if isinstance(value, TensorSpec):
         return [value]
     if isinstance(value, Pointers):
-        return list(value.tensors)
+        return [value.buffer]
     if isinstance(value, tuple):
         return [spec for item in value for spec in _specs(item)]
     return []

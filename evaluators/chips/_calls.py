@@ -95,7 +95,7 @@ def make_call(operator: Operator, case: Case, large: Callable[[TensorSpec], torc
         if isinstance(value, TensorSpec):
             return large(value)
         if isinstance(value, Pointers):
-            return PointerList(large(spec) for spec in value.tensors)
+            return PointerList(large(value.buffer))
         if isinstance(value, OnDevice):
             return torch.device("cpu")
         if isinstance(value, tuple):

@@ -34,6 +34,7 @@ from kernelmark.evaluators.grading import wire
 from kernelmark.evaluators.grading.channel import Channel
 from kernelmark.evaluators.grading.isolation import Isolation
 from kernelmark.evaluators.grading.runner import import_candidate, serve
+from kernelmark.operators.draws import PointerList
 
 IDLE_S = 5.0  #: of host code that compiles nothing, after which a call is broken off
 _NO_RESERVE = 0x4000  #: MAP_NORESERVE of Linux: pages are given when they are touched
@@ -122,7 +123,7 @@ class Builder:
     def _do_compile(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         layouts = [wire.layout_from(item) for item in request["layouts"]]
         tensors = [layout.view(self._memory(layout)) for layout in layouts]
-        args, kwargs = wire.decode(request["tree"], tensors, torch.device("cpu"), _table)
+        args, kwargs = wire.decode(request["tree"], tensors, torch.device("cpu"), PointerList.addresses)
         pretence = self.recorder.pretence
         assert pretence is not None
         self.told.clear()
@@ -193,5 +194,3 @@ def _cache_folder() -> Path:
     return Path(os.environ["TRITON_CACHE_DIR"])
 
 
-def _table(tensors: list[torch.Tensor]) -> torch.Tensor:
-    return torch.tensor([t.data_ptr() for t in tensors], dtype=torch.int64)

@@ -37,6 +37,7 @@ from kernelmark.evaluators.grading.channel import Channel, Closed
 from kernelmark.evaluators.grading.hostwork import HostWork
 from kernelmark.evaluators.grading.isolation import Isolation
 from kernelmark.evaluators.grading.stopwatch import Stopwatch
+from kernelmark.operators.draws import PointerList
 
 _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 
@@ -55,7 +56,7 @@ class Slot:
     def arguments(self, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call; lists and pointer tables are new objects each time."""
         self.tables = []
-        return wire.decode(self.tree, self.tensors, device, lambda t: self._table(t, device))
+        return wire.decode(self.tree, self.tensors, device, self._table)
 
     def ready(self, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
         """Arguments made once, for timed calls: making pointer tables is no part of a call."""
@@ -69,10 +70,9 @@ class Slot:
             _lies_as(t, layout) for t, layout in zip(self.tensors, self.layouts, strict=True)
         )
 
-    def _table(self, tensors: list[torch.Tensor], device: torch.device) -> torch.Tensor:
-        addresses = [t.data_ptr() for t in tensors]
-        table = torch.tensor(addresses, dtype=torch.int64, device=device)
-        self.tables.append((table, addresses))
+    def _table(self, pointed: PointerList) -> torch.Tensor:
+        table = pointed.addresses()
+        self.tables.append((table, table.tolist()))
         return table
 
 

@@ -94,7 +94,7 @@ def encode(call: Call) -> list[Any]:
         if isinstance(value, torch.Tensor):
             return {"t": next(numbers)}
         if isinstance(value, PointerList):
-            return {"p": [next(numbers) for _ in value]}
+            return {"p": next(numbers)}
         if isinstance(value, list):
             return {"l": [walk(item) for item in value]}
         if isinstance(value, torch.dtype):
@@ -117,9 +117,9 @@ def decode(
     tree: list[Any],
     tensors: Sequence[torch.Tensor],
     device: torch.device,
-    table: Callable[[list[torch.Tensor]], torch.Tensor],
+    table: Callable[[PointerList], torch.Tensor],
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Arguments from `encode`'s tree; `table` makes a pointer table of tensors."""
+    """Arguments from `encode`'s tree; `table` makes a pointer table."""
 
     def walk(value: Any) -> Any:
         if not isinstance(value, dict):
@@ -128,7 +128,7 @@ def decode(
         if kind == "t":
             return tensors[inner]
         if kind == "p":
-            return table([tensors[i] for i in inner])
+            return table(PointerList(tensors[inner]))
         if kind == "l":
             return [walk(item) for item in inner]
         if kind == "d":

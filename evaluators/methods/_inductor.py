@@ -84,7 +84,7 @@ def _argument(value: Any) -> Any:
     if isinstance(value, OnDevice):
         return torch.device("cpu")
     if isinstance(value, Pointers):
-        return torch.empty(len(value.tensors), dtype=torch.int64)
+        return torch.empty(value.count, dtype=torch.int64)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return type(value)(map(_argument, value))  # type: ignore[call-arg]
     return value

@@ -84,8 +84,9 @@ def _gemm_pointers(
     ta: int, tb: int, m: int, n: int, k: int, alpha: Any, a: Any, lda: int, b: Any, ldb: int,
     beta: Any, c: Any, ldc: int, count: int,
 ) -> Values:  # fmt: skip
-    left, right, old = (torch.stack(list(table)) for table in (a, b, c))
-    return list(_gemm(ta, tb, m, n, k, alpha, left, lda, right, ldb, beta, old, ldc)[0])
+    left, right, old = (table.stacked() for table in (a, b, c))
+    (new,) = _gemm(ta, tb, m, n, k, alpha, left, lda, right, ldb, beta, old, ldc)
+    return [c.unstacked(new)]
 
 
 def _gemm_ex(
@@ -123,8 +124,11 @@ def _second_strided(*args: Any) -> list[Any]:
 
 
 def _second_pointers(*args: Any) -> list[Any]:
+    import numpy as np
+
     ta, tb, _, _, k, alpha, a, _, b, _, beta, c, _, _ = numbers(args)
-    return [_blas(ta, tb, k, alpha, x, y, beta, z) for x, y, z in zip(a, b, c, strict=True)]
+    members = [_blas(ta, tb, k, alpha, x, y, beta, z) for x, y, z in zip(a, b, c, strict=True)]
+    return [c.unstacked(np.stack(members))]
 
 
 def _second_ex(*args: Any) -> list[Any]:

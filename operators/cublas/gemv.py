@@ -79,8 +79,8 @@ def _gemv_pointers(
     trans: int, m: int, n: int, alpha: Any, a: Any, lda: int, x: Any, incx: int, beta: Any, y: Any,
     incy: int, count: int,
 ) -> Values:  # fmt: skip
-    left, right, old = (torch.stack(list(table)) for table in (a, x, y))
-    return list(_gemv(trans, m, n, alpha, left, lda, right, incx, beta, old, incy)[0])
+    left, right, old = (table.stacked() for table in (a, x, y))
+    return [y.unstacked(_gemv(trans, m, n, alpha, left, lda, right, incx, beta, old, incy)[0])]
 
 
 def _blas(trans: int, alpha: Any, a: Any, x: Any, incx: int, beta: Any, y: Any, incy: int) -> Any:
@@ -110,9 +110,12 @@ def _second_strided(*args: Any) -> list[Any]:
 
 
 def _second_pointers(*args: Any) -> list[Any]:
+    import numpy as np
+
     trans, _, _, alpha, a, _, x, incx, beta, y, incy, _ = numbers(args)
     members = zip(a, x, y, strict=True)
-    return [_blas(trans, alpha, p, q, incx, beta, r, incy).copy() for p, q, r in members]
+    new = [_blas(trans, alpha, p, q, incx, beta, r, incy) for p, q, r in members]
+    return [y.unstacked(np.stack(new))]
 
 
 #: m, n, op, alpha, beta, incx, incy, padding, NaN in y
@@ -176,7 +179,7 @@ def _cost(form: str, case: Case) -> Cost:
     _, m, n = case.args[:3]
     batch = 1 if form == "plain" else case.args[-1]
     beta = next(x for x in case.args[4:] if isinstance(x, float | complex))
-    out = case.tensors[-1].nbytes * (batch if form == "pointers" else 1)
+    out = case.tensors[-1].nbytes
     read = sum(spec.nbytes for spec in case.tensors) - (0 if beta else out)
     per = 8 if case.tensors[0].dtype.is_complex else 2
     return Cost(flops=per * m * n * batch, nbytes=read + out)

@@ -70,8 +70,8 @@ def stride_of(spec: TensorSpec, pad: int = 0) -> int:
 
 
 def pointers(spec: TensorSpec, count: int) -> Pointers:
-    """A table of `count` separate buffers of the same layout."""
-    return Pointers((spec,) * count)
+    """A table of `count` tensors of the same layout."""
+    return Pointers(spec, count)
 
 
 def transposed(a: torch.Tensor, trans: int) -> torch.Tensor:
@@ -108,15 +108,13 @@ def in_triangle(a: torch.Tensor, uplo: int) -> torch.Tensor:
 
 
 def on_host(table: torch.Tensor, like: Any, dtype: torch.dtype) -> PointerList:
-    """The tensors behind a CPU address table. `like`: (shape, strides) of each."""
+    """What a CPU address table points to. `like`: (shape, strides) of each member."""
     shape, strides = like
+    if not math.prod(shape):
+        return PointerList(torch.empty((len(table), *shape), dtype=dtype))
+    first, last = int(table.min()), int(table.max())
+    pitch = (last - first) // dtype.itemsize // max(len(table) - 1, 1)
     reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    nbytes = reach * dtype.itemsize if math.prod(shape) else 0
-    found = PointerList()
-    for address in table.tolist():
-        if nbytes == 0:
-            found.append(torch.empty(shape, dtype=dtype))
-            continue
-        buffer = (ctypes.c_char * nbytes).from_address(address)
-        found.append(torch.frombuffer(buffer, dtype=dtype).as_strided(shape, strides))
-    return found
+    buffer = (ctypes.c_char * (last - first + reach * dtype.itemsize)).from_address(first)
+    flat = torch.frombuffer(buffer, dtype=dtype)
+    return PointerList(flat.as_strided((len(table), *shape), (pitch, *strides)))

@@ -115,7 +115,7 @@ def _each(one: Callable[..., Values]) -> Callable[..., Values]:
 
     def meaning(*args: Any) -> Values:
         *head, a, lda, b, ldb, _ = args
-        return list(one(*head, torch.stack(list(a)), lda, torch.stack(list(b)), ldb)[0])
+        return [b.unstacked(one(*head, a.stacked(), lda, b.stacked(), ldb)[0])]
 
     return meaning
 
@@ -175,8 +175,11 @@ def _second_trsm(*args: Any) -> list[Any]:
 
 
 def _second_trsm_batched(*args: Any) -> list[Any]:
+    import numpy as np
+
     *head, a, lda, b, ldb, _ = args
-    return [_second_trsm(*head, p, lda, q, ldb)[0] for p, q in zip(a, b, strict=True)]
+    new = [_second_trsm(*head, p, lda, q, ldb)[0] for p, q in zip(a, b, strict=True)]
+    return [b.unstacked(np.stack(new))]
 
 
 def _second_geam(*args: Any) -> list[Any]:

@@ -136,7 +136,7 @@ def replaced(args: Args, **changes: Any) -> Args:
 
 
 def numbers(value: Any) -> Any:
-    """Tensors as NumPy arrays in float64 or complex128, lists kept; for second statements."""
+    """Tensors as NumPy arrays in float64 or complex128; for second statements."""
     return map_tensors(value, lambda t: wide(t).numpy())
 
 

@@ -11,22 +11,22 @@ from typing import Any
 
 import torch
 
-from kernelmark.operators.draws import Call
+from kernelmark.operators.draws import Call, PointerList
 from kernelmark.operators.records import Case
 
 
 def well_conditioned(call: Call, case: Case, generator: torch.Generator, argument: int) -> None:
-    """Rewrites the triangular matrix (or list of them) at position `argument`, in place.
+    """Rewrites the triangular matrix (or those pointed to) at position `argument`, in place.
 
     Both triangles are filled, so reading the wrong one gives a wrong answer.
     """
     given = call.args[argument]
-    for a in given if isinstance(given, list) else [given]:
-        n = a.shape[-1]
-        noise = torch.randn(a.shape, generator=generator, device=a.device, dtype=a.dtype)
-        a.copy_(noise / max(n, 1) ** 0.5)
-        spread = torch.rand(a.shape[:-1], generator=generator, device=a.device)
-        a.diagonal(dim1=-2, dim2=-1).copy_(1 + spread)
+    a = given.members if isinstance(given, PointerList) else given
+    n = a.shape[-1]
+    noise = torch.randn(a.shape, generator=generator, device=a.device, dtype=a.dtype)
+    a.copy_(noise / max(n, 1) ** 0.5)
+    spread = torch.rand(a.shape[:-1], generator=generator, device=a.device)
+    a.diagonal(dim1=-2, dim2=-1).copy_(1 + spread)
 
 
 def condition_scale(t: Any, solution: Any, upper: bool) -> Any:

@@ -143,8 +143,7 @@ def kinds_of(case: Case) -> set[str]:
             found.add("empty" if value.numel == 0 else f"{len(value.shape)}-dimensional")
         elif isinstance(value, Pointers):
             found.add("pointers")
-            for spec in value.tensors[:2]:
-                walk(spec)
+            walk(value.member)
         elif isinstance(value, tuple | list):
             found.add(type(value).__name__)
             for item in value:
