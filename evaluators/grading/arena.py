@@ -11,7 +11,6 @@ import fcntl
 import mmap
 import os
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,8 +19,6 @@ from kernelmark.evaluators.grading.sharing import SharedMemory
 
 #: every region starts at a multiple of this many bytes
 ALIGNMENT = 512
-#: so many tensors at the most are handled one by one
-FEW = 32
 #: a memfd of which neither side can change the size: else a runner could make the judge fault
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
@@ -86,18 +83,6 @@ class Arena:
 def aligned(offset: int) -> int:
     """The next multiple of `ALIGNMENT`."""
     return -(-offset // ALIGNMENT) * ALIGNMENT
-
-
-def copy_all(
-    targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], *, wait: bool = True
-) -> None:
-    """Copies flat tensors pairwise; `wait` False: not necessarily before it returns. Behind a table
-    of pointers there are hundreds: few launches then do for all."""
-    if len(targets) > FEW:
-        torch._foreach_copy_(list(targets), list(sources), non_blocking=not wait)
-        return
-    for target, source in zip(targets, sources, strict=True):
-        target.copy_(source, non_blocking=not wait)
 
 
 def storage_bytes(tensor: torch.Tensor) -> torch.Tensor:

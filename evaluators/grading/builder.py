@@ -123,7 +123,9 @@ class Builder:
     def _do_compile(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         layouts = [wire.layout_from(item) for item in request["layouts"]]
         tensors = [layout.view(self._memory(layout)) for layout in layouts]
-        args, kwargs = wire.decode(request["tree"], tensors, torch.device("cpu"), PointerList.addresses)
+        args, kwargs = wire.decode(
+            request["tree"], tensors, torch.device("cpu"), PointerList.addresses
+        )
         pretence = self.recorder.pretence
         assert pretence is not None
         self.told.clear()
@@ -192,5 +194,3 @@ def unpack(file: Any, folder: Path) -> None:
 
 def _cache_folder() -> Path:
     return Path(os.environ["TRITON_CACHE_DIR"])
-
-

@@ -8,7 +8,7 @@ non-finite value; where the oracle overflows the output dtype, infinity or the l
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -68,13 +68,6 @@ def compare(
         got=_text(got[index]),
         expected=_text(expected.value[index]),
     )
-
-
-def joined(expected: Sequence[Expected]) -> Expected:
-    """Several results of one dtype as one, flat; each keeps its own scale."""
-    scales = [_scale(item).expand(item.value.shape).reshape(-1) for item in expected]
-    values = [item.value.reshape(-1) for item in expected]
-    return Expected(torch.cat(values), expected[0].dtype, scale=torch.cat(scales))
 
 
 def _limit(dtype: torch.dtype, tolerance: Tolerance) -> float:

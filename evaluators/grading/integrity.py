@@ -83,7 +83,7 @@ def replay(
                     session.worker.end()
                 session = None
                 continue
-            comparisons = asked.judge(outcome, apart=True)
+            comparisons = asked.judge(outcome)
             if len(comparisons) == len(asked.expected) and any(
                 comparisons[number].status == "passed" for number in informative
             ):

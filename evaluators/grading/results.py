@@ -7,15 +7,14 @@ Device layer.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from kernelmark.evaluators.grading.arena import FEW, storage_bytes
-from kernelmark.evaluators.grading.compare import compare, joined
+from kernelmark.evaluators.grading.arena import storage_bytes
+from kernelmark.evaluators.grading.compare import compare
 from kernelmark.evaluators.grading.records import Comparison, Status
 from kernelmark.evaluators.grading.session import Got, Outcome
 from kernelmark.evaluators.grading.wire import Foreign, Returned
@@ -40,9 +39,8 @@ class Question:
         """For every tensor of the call, whether the operator may write to it."""
         return [id(tensor) in self._mutable for tensor in self.call.tensors()]
 
-    def judge(self, outcome: Outcome, *, apart: bool = False) -> list[Comparison]:
-        """One comparison a result; where something else is wrong, that alone. Where hundreds of
-        results are right, one stands for all of a dtype, unless they are to be told `apart`."""
+    def judge(self, outcome: Outcome) -> list[Comparison]:
+        """One comparison a result; where something else is wrong, that alone."""
         for problem in (self._inputs_changed(outcome), self._wrong_return(outcome)):
             if problem is not None:
                 return [problem]
@@ -50,10 +48,10 @@ class Question:
         if len(results) != len(self.expected):
             text = f"{len(results)} results, expected {len(self.expected)}"
             return [self._problem("wrong_shape", text)]
-        pairs = list(enumerate(zip(self.expected, results, strict=True)))
-        together, pairs = ([], pairs) if apart else self._judge_together(pairs)
-        comparisons = [self._judge_result(number, *pair) for number, pair in pairs]
-        comparisons += together
+        comparisons = [
+            self._judge_result(number, want, got)
+            for number, (want, got) in enumerate(zip(self.expected, results, strict=True))
+        ]
         if self.operator.accepts is not None and all(c.status == "passed" for c in comparisons):
             comparisons.append(self._accepted(results))
         return comparisons
@@ -118,26 +116,6 @@ class Question:
             return []
         changed = [t for t, m in zip(outcome.tensors, self.mutable(), strict=True) if m]
         return [*returned, *changed]
-
-    def _judge_together(self, pairs: _Pairs) -> tuple[list[Comparison], _Pairs]:
-        """Comparisons that stand for many right results each, and the results that are left."""
-        groups: dict[torch.dtype, _Pairs] = defaultdict(list)
-        for pair in pairs:
-            _, (want, got) = pair
-            if isinstance(got, torch.Tensor) and isinstance(want, Expected) and _is_plain(want):
-                groups[want.dtype].append(pair)
-        found: list[Comparison] = []
-        done: set[int] = set()
-        for many in groups.values():
-            if len(many) > FEW:
-                wants = [want for _, (want, _) in many]
-                whole = torch.cat([got.reshape(-1) for _, (_, got) in many])
-                comparison = self._compare(many[0][0], joined(wants), whole)
-                if comparison.status == "passed":
-                    detail = f"and {len(many) - 1} more"
-                    found.append(replace(comparison, worst_index=(), detail=detail))
-                    done |= {number for number, _ in many}
-        return found, [pair for pair in pairs if pair[0] not in done]
 
     def _judge_result(self, number: int, want: Any, got: Any) -> Comparison:
         if isinstance(got, torch.Tensor):  # a mutated argument; its form was the judge's own
@@ -220,14 +198,6 @@ class Question:
         return Comparison(self.case.name, self.draw, result, status, detail=detail)
 
 
-_Pairs = list[tuple[int, tuple[Any, Any]]]  #: number of a result; what it must be, what it is
-
-
-def _is_plain(want: Expected) -> bool:
-    """Whether a result has nothing of its own to be judged by."""
-    return want.mask is None and want.canonical is None and want.tolerance is None
-
-
 def same_bits(first: Outcome, second: Outcome) -> bool:
     """Whether two calls left the same bytes behind, in results and in arguments."""
     pairs = zip(_bytes(first), _bytes(second), strict=False)
@@ -236,8 +206,6 @@ def same_bits(first: Outcome, second: Outcome) -> bool:
 
 def _differing(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> list[int]:
     """Numbers of the pairs of flat uint8 tensors whose bytes differ; waits for the device once."""
-    if len(first) > FEW and torch.equal(torch.cat(list(first)), torch.cat(list(second))):
-        return []
     flags = [(_words(a) != _words(b)).any() for a, b in zip(first, second, strict=True)]
     differ = torch.stack(flags).tolist() if flags else []
     return [i for i, differs in enumerate(differ) if differs]

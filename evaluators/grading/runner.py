@@ -32,7 +32,7 @@ import torch
 
 from kernelmark.evaluators.chips.base import Chip
 from kernelmark.evaluators.grading import wire
-from kernelmark.evaluators.grading.arena import Arena, aligned, copy_all, storage_bytes
+from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Channel, Closed
 from kernelmark.evaluators.grading.hostwork import HostWork
 from kernelmark.evaluators.grading.isolation import Isolation
@@ -188,7 +188,8 @@ class Runner:
             before.tree, before.layouts = request["tree"], layouts
             flats = [storage_bytes(flat) for flat in before.flats]
         self._forget(request["drop"])  # after the new one stands: it has other addresses
-        copy_all(flats, [self.arena[x.at : x.at + x.nbytes] for x in layouts])
+        for layout, flat in zip(layouts, flats, strict=True):
+            flat.copy_(self.arena[layout.at : layout.at + layout.nbytes])
         self.chip.synchronize()
         return {}
 
@@ -229,9 +230,9 @@ class Runner:
         begin, end = request["region"]
         writer = Writer(self.arena, slot.flats, begin, end)
         described = writer.describe(value)
-        flats = [storage_bytes(flat) for flat in slot.flats]
-        places = zip(flats, request["inputs_at"], strict=True)
-        copy_all([self.arena[at : at + flat.numel()] for flat, at in places], flats)
+        for flat, at in zip(slot.flats, request["inputs_at"], strict=True):
+            flat = storage_bytes(flat)
+            self.arena[at : at + flat.numel()].copy_(flat)
         self.chip.synchronize()
         return {
             "value": described,
@@ -294,8 +295,8 @@ class Runner:
     def _fill(self, number: int) -> None:
         """Copies a slot's inputs out of the arena, where they were written before."""
         slot = self.slots[number]
-        places = [self.arena[x.at : x.at + x.nbytes] for x in slot.layouts]
-        copy_all(slot.flats, places, wait=False)
+        for layout, flat in zip(slot.layouts, slot.flats, strict=True):
+            flat.copy_(self.arena[layout.at : layout.at + layout.nbytes], non_blocking=True)
 
     def _call(self, number: int) -> Any:
         args, kwargs = self.slots[number].ready(self.device)

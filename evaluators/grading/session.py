@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from kernelmark.evaluators.grading import wire
-from kernelmark.evaluators.grading.arena import Arena, aligned, copy_all, storage_bytes
+from kernelmark.evaluators.grading.arena import Arena, aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Garbled, field, printable
 from kernelmark.evaluators.grading.sharing import SharingError
 from kernelmark.evaluators.grading.workers import Fault, Infrastructure, Worker
@@ -118,8 +118,9 @@ class Session:
         tensors = call.tensors()
         layouts = wire.lay_out(tensors)
         self.need(2 * wire.end_of(layouts))
-        places = [self.memory.arena.bytes[x.at : x.at + x.nbytes] for x in layouts]
-        copy_all(places, [storage_bytes(tensor) for tensor in tensors])
+        for tensor, layout in zip(tensors, layouts, strict=True):
+            flat = storage_bytes(tensor)
+            self.memory.arena.bytes[layout.at : layout.at + layout.nbytes].copy_(flat)
         self.synchronize()
         self._layouts[slot] = layouts
         self.worker.ask(
@@ -168,9 +169,7 @@ class Session:
     ) -> Outcome:
         parsed = wire.parse_reply(reply, len(layouts), region)
         # Copies of everything, first; nothing below looks at the arena.
-        first = min((x.at for x in layouts), default=0)
-        inputs = self._taken(first, max((x.at + x.nbytes for x in layouts), default=0))
-        after = tuple(inputs[x.at - first : x.at - first + x.nbytes] for x in layouts)
+        after = tuple(self._taken(x.at, x.at + x.nbytes) for x in layouts)
         copy = self._taken(*region)
         self.synchronize()
         return Outcome(

@@ -21,7 +21,7 @@ import torch
 
 from kernelmark.evaluators.chips.base import Chip, Peaks
 from kernelmark.evaluators.grading import alternate, statistics, wire
-from kernelmark.evaluators.grading.arena import FEW, aligned, copy_all, storage_bytes
+from kernelmark.evaluators.grading.arena import aligned, storage_bytes
 from kernelmark.evaluators.grading.channel import Garbled, Late, field, printable
 from kernelmark.evaluators.grading.correctness import Failed
 from kernelmark.evaluators.grading.latch import QUEUE_LIMIT, Latch, LatchError
@@ -41,7 +41,7 @@ MEMORY_SHARE = 0.2
 #: draws that the input sets are made of; no further ones once they take so many bytes
 POOL, POOL_BYTES = 3, 4 << 30
 #: results of a block that are checked: first, last and a secret one of small cases; of those from
-#: so many bytes on, or of many tensors, one, which may be any
+#: so many bytes on one, which may be any
 CHECKED, LARGE_BYTES = 3, 16 << 20
 #: from so many bytes on, share of the blocks of which one is checked, by a secret coin: a runner
 #: that cheats in most calls of most blocks, or it gains nothing, is asked in some of them
@@ -102,15 +102,13 @@ class Draws:
         return self._room
 
     def exchange(self, inputs: Inputs, flats: Sequence[torch.Tensor]) -> None:
-        """Makes copies of the draw's storages (`flats`, bytes) into those of `inputs`: a secret
-        choice of them, where they are many."""
+        """Makes copies of the draw's storages (`flats`, bytes) into those of `inputs`."""
         if inputs.salt is None:
             return
-        numbers = [number for number, may in enumerate(self.changeable) if may]
-        if len(numbers) > FEW:
-            numbers = random.Random(inputs.salt).sample(numbers, FEW)
-        for number in numbers:
-            exchange(flats[number], self.case.tensors[number].dtype.itemsize, inputs.salt + number)
+        specs = zip(self.case.tensors, self.changeable, flats, strict=True)
+        for number, (spec, changeable, flat) in enumerate(specs):
+            if changeable:
+                exchange(flat, spec.dtype.itemsize, inputs.salt + number)
 
     def question(self, inputs: Inputs) -> Question:
         """`inputs` made again, privately, and their answer."""
@@ -182,7 +180,8 @@ class TimedSide:
         arena = self.session.memory.arena.bytes
         for inputs, layouts in zip(self._inputs, self._layouts, strict=True):
             flats = [arena[x.at : x.at + x.nbytes] for x in layouts]
-            copy_all(flats, [storage_bytes(t) for t in self.draws.base(inputs).tensors()])
+            for flat, tensor in zip(flats, self.draws.base(inputs).tensors(), strict=True):
+                flat.copy_(storage_bytes(tensor))
             self.draws.exchange(inputs, flats)
         self.session.synchronize()
 
@@ -234,8 +233,7 @@ class TimedSide:
 
     def queue_limit(self, activities: int) -> int:
         """Calls that fit into a stream's queue, each with the copies of its inputs."""
-        copies = min(len(self._layouts[0]), FEW)  # `copy_all`
-        return QUEUE_LIMIT // (max(1, activities) + copies)
+        return QUEUE_LIMIT // (max(1, activities) + len(self._layouts[0]))
 
     def queue(self, calls: int, ticket: int, timeout_s: float) -> bool:
         """Queues calls behind the latch; False if the runner did not get there in time."""
@@ -294,7 +292,7 @@ class TimedSide:
         case_bytes = sum(layout.nbytes for layout in self._layouts[0])
         if case_bytes >= HUGE_BYTES and self.dice.random() >= CHECKED_BLOCKS:
             return []
-        if case_bytes >= LARGE_BYTES or len(self._layouts[0]) > FEW:
+        if case_bytes >= LARGE_BYTES:
             return [self.dice.randrange(calls)]
         if calls <= CHECKED:
             return list(range(calls))

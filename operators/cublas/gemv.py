@@ -9,8 +9,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
 from kernelmark.operators.cublas.layout import (
     LETTERS,
     OP_C,

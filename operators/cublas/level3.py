@@ -273,7 +273,10 @@ _TRSM_SMALL: Options = {
     "padded": {"m": 33, "n": 20, "pad": 3},
     "alpha-one": {"m": 24, "n": 9, "alpha": 1.0, "side": RIGHT},
 }  # fmt: skip
-_TRSM_BATCHED_SMALL: Options = {k: {**o, "count": 2} for k, o in _TRSM_SMALL.items()}
+_TRSM_BATCHED_SMALL: Options = {
+    **{k: {**o, "count": 2} for k, o in _TRSM_SMALL.items()},
+    "padded": {**_TRSM_SMALL["padded"], "count": 3},
+}
 _TRSM_COMPLEX_SMALL: Options = {
     **_TRSM_BATCHED_SMALL,
     "conjugate": {"m": 17, "n": 12, "trans": OP_C, "uplo": UPPER, "count": 3},
