@@ -25,7 +25,7 @@ from kernelmark.operators.draws import Call, map_tensors
 from kernelmark.operators.records import Case, Operator, Parameter
 from kernelmark.operators.registry import source_operators
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the samples are run once, in 100 s
 OPERATORS = source_operators("aten")
 #: calls of one operator that are judged, and samples of one OpInfo that are run
 CALLS, SAMPLES = 60, 24
