@@ -102,8 +102,8 @@ def argument_from_json(data: Any) -> Argument:
     match kind, value:
         case "tensor", dict():
             return _tensor_from_json(value)
-        case "pointers", {"member": dict(member), "count": int(count), **rest} if not rest:
-            return Pointers(_tensor_from_json(member), count)
+        case "pointers", {"member": dict(member), "count": count, **rest} if not rest:
+            return Pointers(_tensor_from_json(member), _typed(count, int, "count"))
         case "list", list():
             return [argument_from_json(item) for item in value]
         case "device", None:

@@ -18,7 +18,6 @@ from kernelmark.operators.cublas.layout import (
     OP_N,
     OP_T,
     matrix,
-    pointers,
     stride_of,
     strided,
     transposed,
@@ -33,7 +32,7 @@ from kernelmark.operators.cublas.routines import (
     scalars,
     setting,
 )
-from kernelmark.operators.records import Case, Cost, Operator
+from kernelmark.operators.records import Case, Cost, Operator, Pointers
 
 #: (m, n, k, op(A), op(B), batch, origin): batch 1 for plain products
 _FULL = (
@@ -194,7 +193,7 @@ def _case(
         big = [(strided(spec, batch, pad), _ld(spec), step) for spec, step in gaps]
         args = (*head, *big[0], *big[1], second, *big[2], batch)
     else:
-        tables = [(pointers(spec, batch), _ld(spec)) for spec in (a, b, c)]
+        tables = [(Pointers(spec, batch), _ld(spec)) for spec in (a, b, c)]
         args = (*head, *tables[0], *tables[1], second, *tables[2], batch)
     if letter == "H":  # products of values scaled by 64 overflow a float16 accumulator
         more["draws"] = ("base", "base", "small", "structured")

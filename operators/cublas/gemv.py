@@ -16,7 +16,6 @@ from kernelmark.operators.cublas.layout import (
     OP_T,
     directed,
     matrix,
-    pointers,
     stride_of,
     strided,
     transposed,
@@ -32,7 +31,7 @@ from kernelmark.operators.cublas.routines import (
     scalars,
     setting,
 )
-from kernelmark.operators.records import Case, Cost, Operator
+from kernelmark.operators.records import Case, Cost, Operator, Pointers
 
 #: (m, n, op(A), batch, origin)
 _FULL = (
@@ -156,7 +155,7 @@ def _case(form: str, letter: str, name: str, problem: Problem, batch: int, **mor
         args = (*head, big[0], lda, steps[0], big[1], incx, steps[1], last, big[2], incy, steps[2])
         args = (*args, batch)
     else:
-        t = [pointers(s, batch) for s in (a, x, y)]
+        t = [Pointers(s, batch) for s in (a, x, y)]
         args = (*head, t[0], lda, t[1], incx, last, t[2], incy, batch)
     return Case(name, args, **more)
 

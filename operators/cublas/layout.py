@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from kernelmark.operators.draws import PointerList
-from kernelmark.operators.records import Pointers, TensorSpec
+from kernelmark.operators.records import TensorSpec
 
 OP_N, OP_T, OP_C = 0, 1, 2  # cublasOperation_t
 LOWER, UPPER = 0, 1  # cublasFillMode_t
@@ -67,11 +67,6 @@ def stride_of(spec: TensorSpec, pad: int = 0) -> int:
     """Elements from one member of a strided batch to the next: whole columns, plus `pad`."""
     strides = spec.strides or ()
     return max(spec.shape[-1] * strides[-1], 1) + pad
-
-
-def pointers(spec: TensorSpec, count: int) -> Pointers:
-    """A table of `count` tensors of the same layout."""
-    return Pointers(spec, count)
 
 
 def transposed(a: torch.Tensor, trans: int) -> torch.Tensor:

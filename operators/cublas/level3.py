@@ -26,7 +26,6 @@ from kernelmark.operators.cublas.layout import (
     UPPER,
     in_triangle,
     matrix,
-    pointers,
     symmetric,
     transposed,
     triangle,
@@ -45,7 +44,7 @@ from kernelmark.operators.cublas.routines import (
     setting,
 )
 from kernelmark.operators.cublas.triangular import condition_scale, well_conditioned
-from kernelmark.operators.records import Case, Cost, Operator
+from kernelmark.operators.records import Case, Cost, Operator, Pointers
 
 
 def _symm(
@@ -224,7 +223,7 @@ def _arguments(base: str, letter: str, **o: Any) -> Args:
         if "count" not in o:
             return (*head, *mat(size, size), *mat(m, n))
         a, b = mat(size, size), mat(m, n)
-        tables = (pointers(a[0], o["count"]), a[1], pointers(b[0], o["count"]), b[1])
+        tables = (Pointers(a[0], o["count"]), a[1], Pointers(b[0], o["count"]), b[1])
         return (*head, *tables, o["count"])
     if base == "geam":
         a = mat(m, n) if trans == OP_N else mat(n, m)

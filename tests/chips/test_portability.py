@@ -14,6 +14,7 @@ import torch
 from kernelmark.evaluators.chips import _calls, _pretend
 from kernelmark.evaluators.chips.portability import Compiler, portability
 from kernelmark.evaluators.chips.registry import compile_targets
+from kernelmark.evaluators.grading.channel import Channel
 from kernelmark.evaluators.grading.records import Candidate, Portability
 from kernelmark.operators.registry import UnknownName, get_operator
 
@@ -190,6 +191,19 @@ def test_a_hung_candidate_is_timed_out_and_gone() -> None:
         assert 2 <= row.seconds < 5
         (row,) = rows(compiler, SOFTMAX, "sm_90")  # the helper is none the worse
         assert row.status in ("passed", "timed_out")
+
+
+def test_an_interrupted_answer_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with Compiler() as compiler:
+        with monkeypatch.context() as patch:
+            patch.setattr(Channel, "receive", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                rows(compiler, HEAD + "import nothing_like_it\n", "sm_90")
+        (row,) = rows(compiler, SOFTMAX, "sm_90")
+    assert row.status == "passed", row.error
 
 
 def test_noise_on_the_streams_is_harmless(compiler: Compiler) -> None:

@@ -54,3 +54,15 @@ def test_it_is_right_on_the_interpreter(path: Path) -> None:
     operator = get_operator(candidate.operator)
     verdict = grade(candidate, operator, get_chip("interpreter"), settings)
     assert verdict.status == "passed", verdict.message
+
+
+def test_float8_widened_by_hand_is_right() -> None:
+    """What `cutlass_scaled_mm` does for gfx11, done on the interpreter."""
+    candidate = candidate_of(KERNELS / "vllm/cutlass_scaled_mm.py")
+    there = ' and str(getattr(target, "arch", ""))[:5] == "gfx11"'
+    assert there in candidate.source
+    everywhere = Candidate(candidate.operator, candidate.source.replace(there, ""))
+    settings = Settings(tier="small", timing=False, draws=2)
+    operator = get_operator(candidate.operator)
+    verdict = grade(everywhere, operator, get_chip("interpreter"), settings)
+    assert verdict.status == "passed", verdict.message

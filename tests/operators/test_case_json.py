@@ -67,7 +67,7 @@ def test_an_argument_of_a_new_kind_is_not_lost() -> None:
         {"tensor": {"shape": [1], "dtype": 7}},
         {"tensor": {"shape": [1], "dtype": "float32", "strides": [True]}},
         {"pointers": [3]},
-        {"pointers": {"member": {"shape": [1], "dtype": "float32"}, "count": "3"}},
+        {"pointers": {"member": {"shape": [1], "dtype": "float32"}, "count": True}},
         {"pointers": {"member": {"shape": [1], "dtype": "float32"}, "count": 3, "more": 1}},
         {"dtype": "channels_last"},
         {"dtype": "ops"},
