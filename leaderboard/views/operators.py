@@ -33,7 +33,7 @@ summary = summary.assign(
 )
 never = int((summary["solved"] == 0).sum())
 unsolved = f"{never} solved by nobody yet" if never else "each solved by somebody"
-st.text(f"{len(summary)} operators, {len(rows)} entries; {unsolved}.")
+st.text(f"Operators: {len(summary)}; entries: {len(rows)}; {unsolved}.")
 view = state.section("Show", ["Map", "Table"], "view")
 if view == "Map":
     with st.container(key="map-operators"):
