@@ -216,9 +216,9 @@ class Flush:
         lines = self._draw(2 * self.cache_lines, 3 * self.cache_lines)
         first = self._draw(0, 4 * self.cache_lines - lines)
         stride = self._draw(2, 8)
-        salt = self._draw(1, 2**31 - 1)
-        self._buffer[self._draw(0, stride - 1) :: stride].bitwise_xor_(salt)
-        self._buffer[first : first + lines].bitwise_xor_(salt)
+        spread = self._buffer[self._draw(0, stride - 1) :: stride]
+        for part in (spread, self._buffer[first : first + lines]):
+            part.bitwise_xor_(self._draw(1, 2**31 - 1))  # the same twice would undo itself
 
     def _allocate(self) -> torch.Tensor:
         shape = (4 * self.cache_lines, LINE_WORDS)
