@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import platform
 import random
 import secrets
@@ -52,7 +53,7 @@ from kernelmark.evaluators.grading.results import Question
 from kernelmark.evaluators.grading.session import Memory, Session
 from kernelmark.evaluators.grading.settings import Settings as Settings  # `grade` takes them
 from kernelmark.evaluators.grading.speed import Speed, Timekeeper, own_kernels_of, time_cases
-from kernelmark.evaluators.grading.warming import Tuned, Warming
+from kernelmark.evaluators.grading.warming import Tuned, Warming, Warmings, shares
 from kernelmark.evaluators.grading.workers import (
     Fault,
     Infrastructure,
@@ -118,6 +119,8 @@ class Grade:
         )
 
 
+#: runners that compile the baselines of one operator at the same time, at the most
+MOST_WARMED = 4
 _TIMED = ("passed", "implausible", "tampered")
 
 
@@ -198,7 +201,7 @@ class _Cascade:
         self.memory: Memory
         self.workers: list[Worker] = []  #: of candidate and baseline, whatever became of them
         self.spare: Waking | None = None  #: the runner that the integrity gate will ask first
-        self.warming: Warming | None = None
+        self.warmings: Warmings
         self.tuned: Tuned
         self.session: Session
 
@@ -419,25 +422,28 @@ class _Cascade:
         if not cases:
             self.work.message = "right; not timed: no full-tier case was asked for"
             return "not timed: no full-tier case was asked for"
-        baseline: Session | None = None
+        keeper_now: Timekeeper | None = None
         own_kernels = own_kernels_of(self.language, self.work.candidate.source)
         done = iter(range(1, 2 * len(cases) + 1))
 
-        def keeper() -> Timekeeper:
-            nonlocal baseline
-            if baseline is not None:
-                baseline.worker.end()
-            baseline = self._opened_baseline()
-            return Timekeeper(
+        def keeper(case: Case, fresh: bool) -> Timekeeper:
+            nonlocal keeper_now
+            if keeper_now is not None and not fresh and case not in self.warmings:
+                return keeper_now
+            if keeper_now is not None:
+                keeper_now.baseline.worker.end()
+            keeper_now = Timekeeper(
                 self.operator,
                 self.chip,
                 self.work.sku,
                 self.dice,
                 self.session,
-                baseline,
+                self._opened_baseline(case),
                 own_kernels,
                 self.settings.index,
+                standing_by=self.warmings.wait(),
             )
+            return keeper_now
 
         def progress(case: Case) -> None:
             self.work.progress("timing", f"{next(done)}/{len(cases)} {case.name}")
@@ -493,25 +499,32 @@ class _Cascade:
         if not full or not self.settings.timing or self.chip.timer() is None:
             return
         assert server is not None
-        self.warming = Warming(
-            lambda: server.spawn("baseline", self.chip, limits),
-            self.operator,
-            full,
-            self.device,
-            self.settings.timeout_s,
-        )
-        stack.callback(self.warming.close)
         cache = cache_folder(self.settings.baseline_cache)
         self.tuned = Tuned(cache, self.operator, full, self.work.sku)
-        if self.tuned or "torch.compile" not in baseline_name(self.operator, self.device):
-            self.warming.start()
+        compiled = "torch.compile" in baseline_name(self.operator, self.device)
+        if compiled:
+            server.ready_inductor()
+        most = min(MOST_WARMED, len(os.sched_getaffinity(0)) // 4) if compiled and self.tuned else 1
 
-    def _opened_baseline(self) -> Session:
-        """The runner that was warmed, once; a fresh one later, or where that failed."""
-        warming, self.warming = self.warming, None
-        worker = None if warming is None else warming.take()
-        if warming is not None and warming.failure:
-            self.work.evidence["baseline_not_warmed"] = warming.failure
+        def warming(share: Sequence[Case]) -> Warming:
+            return Warming(
+                lambda: server.spawn("baseline", self.chip, limits),
+                self.operator,
+                share,
+                self.device,
+                self.settings.timeout_s,
+            )
+
+        self.warmings = Warmings(warming, shares(full, most))
+        stack.callback(self.warmings.close)
+        if self.tuned or not compiled:
+            self.warmings.start()
+
+    def _opened_baseline(self, case: Case) -> Session:
+        """The runner that was warmed for the case; later, or where that failed, a fresh one."""
+        worker = self.warmings.take(case)
+        if self.warmings.failure:
+            self.work.evidence["baseline_not_warmed"] = self.warmings.failure
         if worker is not None:
             self.tuned.note()
             self.workers.append(worker)

@@ -27,7 +27,7 @@ from typing import Any
 
 from kernelmark.evaluators.chips import _compile_worker
 from kernelmark.evaluators.chips.targets import CHIPS
-from kernelmark.evaluators.grading import isolation
+from kernelmark.evaluators.grading import inductor, isolation
 from kernelmark.evaluators.grading.channel import Channel, Closed
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -54,11 +54,16 @@ def main(fd: int, judge: int, rooted: bool) -> None:
         for module in ("torch", "triton", "triton.language", *first["preload"]):
             importlib.import_module(module)
         _activate(first["chip_module"], first["chip"])
-        gc.collect()
-        gc.freeze()  # what is shared with runners stays shared
+        _share()
         channel.send({"event": "ready"})
         Server(channel, judge, rooted, namespace, first["paths"], first["cache"]).serve()
     os._exit(0)
+
+
+def _share() -> None:
+    """What is shared with runners stays shared: no collection touches it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _activate(module: str, name: str) -> None:
@@ -108,11 +113,17 @@ class Server:
                 return
             if self.channel.socket.fileno() in ready:
                 self._answer()
+                while self.channel.holds():  # they came together
+                    self._answer()
 
     def _answer(self) -> None:
         message, fds = self.channel.receive()
         if message["op"] == "compilers":
             _compile_worker.warm_up(t for t in CHIPS if t.name == message["target"])
+            return
+        if message["op"] == "inductor":
+            inductor.prepare()
+            _share()
             return
         scratch = _scratch_folder()
         report = isolation.Isolation(list(self.namespace.parts), list(self.namespace.missing))

@@ -12,7 +12,7 @@ import math
 import random
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass
 from types import ModuleType
 from typing import Any
@@ -43,9 +43,9 @@ POOL, POOL_BYTES = 3, 4 << 30
 #: results of a block that are checked: first, last and a secret one of small cases; of those from
 #: so many bytes on one, which may be any
 CHECKED, LARGE_BYTES = 3, 16 << 20
-#: from so many bytes on, share of the blocks of which one is checked, by a secret coin: a runner
-#: that cheats in most calls of most blocks, or it gains nothing, is asked in some of them
-HUGE_BYTES, CHECKED_BLOCKS = 64 << 20, 0.5
+#: share of the blocks that are checked, by a secret coin each, which tells nothing of the next: a
+#: runner that cheats in less than half of a case's ten blocks gains nothing, as medians count
+CHECKED_BLOCKS = 0.5
 #: single calls that are waited for
 LATENCIES = 5
 #: more device time than this in kernels that are neither the candidate's nor copies and fills
@@ -289,9 +289,9 @@ class TimedSide:
         return any(parameter.mutable for parameter in parameters)
 
     def _chosen(self, calls: int) -> list[int]:
-        case_bytes = sum(layout.nbytes for layout in self._layouts[0])
-        if case_bytes >= HUGE_BYTES and self.dice.random() >= CHECKED_BLOCKS:
+        if self.dice.random() >= CHECKED_BLOCKS:
             return []
+        case_bytes = sum(layout.nbytes for layout in self._layouts[0])
         if case_bytes >= LARGE_BYTES:
             return [self.dice.randrange(calls)]
         if calls <= CHECKED:
@@ -331,7 +331,9 @@ class Timekeeper:
         baseline: Session,
         own_kernels: frozenset[str] | None,
         index: int = 0,
+        standing_by: Collection[int] = (),
     ) -> None:
+        """`standing_by`: processes of ours that have the accelerator open, and do nothing."""
         self.operator = operator
         self.chip = chip
         self.peaks: Peaks | None = chip.peaks(sku)
@@ -340,6 +342,7 @@ class Timekeeper:
         self.baseline = baseline
         self.own_kernels = own_kernels
         self.index = index
+        self.standing_by = standing_by
         self.device = torch.device(chip.device)
 
     def time(self, case: Case, *, last: bool) -> Speed:
@@ -352,7 +355,7 @@ class Timekeeper:
         draws = Draws(self.operator, case, self.device, self.dice)
         first = TimedSide(self.candidate, draws, "candidate")
         second = TimedSide(self.baseline, draws, "baseline")
-        ours = {self.candidate.worker.pid, self.baseline.worker.pid}
+        ours = {self.candidate.worker.pid, self.baseline.worker.pid, *self.standing_by}
         sets = self._sets(case, draws)
         latch = Latch() if self._has_latch() else None
         try:
@@ -479,7 +482,7 @@ class Timekeeper:
 
 def time_cases(
     cases: Sequence[Case],
-    keeper: Callable[[], Timekeeper],
+    keeper: Callable[[Case, bool], Timekeeper],
     record: Callable[[Speed], None],
     progress: Callable[[Case], None],
 ) -> dict[str, str]:
@@ -487,23 +490,24 @@ def time_cases(
     be made of, with the reason.
 
     A disturbed case is measured once more after the others, so that what disturbed it may be over.
-    `keeper` makes a `Timekeeper` over a fresh baseline runner; it is asked at first and after each
-    disturbance, whose cause may be the old one.
+    `keeper` gives the `Timekeeper` for a case; after a disturbance, whose cause may be the old one,
+    one over a fresh baseline runner is asked for (True).
     """
     why: dict[str, str] = {}
     pending = list(cases)
-    current: Timekeeper | None = None
+    disturbed = False
     for last in (False, True):
         again = []
         for case in pending:
             progress(case)
-            current = current or keeper()
+            current = keeper(case, disturbed)
+            disturbed = False
             try:
                 record(current.time(case, last=last))
             except Disturbed as error:
                 why[case.name] = str(error)
                 again.append(case)
-                current = None
+                disturbed = True
         pending = again
     return {case.name: why[case.name] for case in pending}
 

@@ -7,13 +7,15 @@ and a baseline that cannot do a case is left for the timing gate to find.
 The first time on a machine a compiler also tunes what it has made, by its own clock, and keeps the
 choice (`Tuned`). Beside a candidate at work it would choose badly: the same formulation then took
 89 us on one machine and 199 us on another. So the first time nothing else may be on the device.
-Device layer.
+From then on several runners share the cases (`Warmings`), as each takes a third of a second of
+Python. Device layer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import random
 import signal
@@ -81,12 +83,17 @@ class Warming:
             self._started = True
             self._thread.start()
 
-    def take(self) -> Worker | None:
-        """The runner, with the baseline loaded and every case called; None if that failed."""
+    def wait(self) -> int:
+        """Until it has nothing more to do; the runner's process, 0 if there is none."""
         if self._stop.is_set():
-            return None
+            return 0
         self.start()
         self._thread.join()
+        return 0 if self._worker is None else self._worker.pid
+
+    def take(self) -> Worker | None:
+        """The runner, with the baseline loaded and every case called; None if that failed."""
+        self.wait()
         worker, self._worker = self._worker, None
         self._release()
         if worker is not None and self.failure:
@@ -137,3 +144,57 @@ class Warming:
             seed = random.getrandbits(63)  # of no consequence: nobody asks for the answer
             session.stage(1, draw(self._operator, case, "base", seed, self._device))
             session.worker.ask("warm", self._timeout_s, slot=1)
+        # it may wait for its turn while others are measured
+        session.worker.ask("drop", self._timeout_s, slots=[], thoroughly=True)
+
+
+class Warmings:
+    """The runners of one grade's baselines; each serves its share of the cases."""
+
+    def __init__(
+        self, make: Callable[[Sequence[Case]], Warming], shares: Sequence[Sequence[Case]]
+    ) -> None:
+        self._each = [make(share) for share in shares]
+        self._left = {
+            case.name: warming
+            for share, warming in zip(shares, self._each, strict=True)
+            for case in share
+        }
+        self.failure = ""  #: why the runner that was taken last was not ready
+
+    def start(self) -> None:
+        """All of them."""
+        for warming in self._each:
+            warming.start()
+
+    def __contains__(self, case: Case) -> bool:
+        """Whether the runner for the case is yet to be taken."""
+        return case.name in self._left
+
+    def take(self, case: Case) -> Worker | None:
+        """The runner for the case, once: later there is none, nor where warming failed. None is at
+        work from here on, as something is to be measured."""
+        self.wait()
+        warming = self._left.get(case.name)
+        self.failure = ""
+        if warming is None:
+            return None
+        self._left = {name: each for name, each in self._left.items() if each is not warming}
+        worker, self.failure = warming.take(), warming.failure
+        return worker
+
+    def wait(self) -> set[int]:
+        """Until none is at work; the processes of those that stand by."""
+        return {warming.wait() for warming in dict.fromkeys(self._left.values())} - {0}
+
+    def close(self) -> None:
+        """Ends those that were not taken, whatever they are doing."""
+        for warming in self._each:
+            warming.close()
+
+
+def shares(cases: Sequence[Case], most: int) -> list[Sequence[Case]]:
+    """The cases in their order, cut into `most` shares at the most that differ by one in length."""
+    count = max(1, min(most, len(cases)))
+    ends = [len(cases) * i // count for i in range(count + 1)]
+    return [cases[begin:end] for begin, end in itertools.pairwise(ends)]

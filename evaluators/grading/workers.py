@@ -87,7 +87,7 @@ class Server:
         self._numbers = itertools.count(1)
         self._events: dict[tuple[str, int], tuple[dict[str, Any], list[int]]] = {}
         self._ready = self._closed = False
-        self._compilers: set[str] = set()  #: targets
+        self._prepared: list[dict[str, str]] = []  #: messages
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours)
         home = module_of(chip)
@@ -142,13 +142,22 @@ class Server:
     def ready_compilers(self, target: str) -> None:
         """Has builders that are forked from now on find the compilers for `target` (a chip's name)
         loaded. Does not wait. Raises `Infrastructure`."""
+        self._prepare({"op": "compilers", "target": target})
+
+    def ready_inductor(self) -> None:
+        """Has runners that are forked from now on find ``torch.compile`` loaded. Does not wait.
+        Raises `Infrastructure`."""
+        self._prepare({"op": "inductor"})
+
+    def _prepare(self, message: dict[str, str]) -> None:
+        """Sends what the server does once, before further forks."""
         with self._lock:
-            if target in self._compilers:
+            if message in self._prepared:
                 return
-            self._compilers.add(target)
+            self._prepared.append(message)
             try:
                 self._wait_ready()
-                self._channel.send({"op": "compilers", "target": target})
+                self._channel.send(message)
             except (Closed, Late, Garbled) as error:
                 raise Infrastructure(f"the server process failed: {error}") from error
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,12 +15,14 @@ import torch
 from judging import body, judged
 from test_timing_gate import NEGATIVE
 
-from kernelmark.evaluators.grading import isolation, server
+from kernelmark.evaluators.chips.registry import get_chip
+from kernelmark.evaluators.grading import inductor, isolation, server
 from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.judge import Settings
-from kernelmark.evaluators.grading.warming import Warming
-from kernelmark.evaluators.grading.workers import Server
+from kernelmark.evaluators.grading.warming import Warming, Warmings, shares
+from kernelmark.evaluators.grading.workers import Server, Worker, discard, shared_server
 from kernelmark.evaluators.languages.triton import TritonLanguage
+from kernelmark.operators.records import Case
 
 
 @pytest.fixture
@@ -73,18 +79,21 @@ def test_a_folder_that_others_can_enter_is_not_used(
     assert isolation.cache_folder() == ""
 
 
+def started(running: Server, cases: Sequence[Case]) -> Warming:
+    """The warming of a baseline's runner for `cases`, not begun."""
+
+    def spawn() -> Worker:
+        return running.spawn("baseline", stepping.CHIP, Limits())
+
+    return Warming(spawn, NEGATIVE, cases, torch.device("cpu"), 20.0)
+
+
 def test_a_warmed_runner_is_handed_over_and_one_that_is_not_wanted_ends(cache: Path) -> None:
     running = Server(stepping.CHIP, cache=str(cache))
-    cases, device = NEGATIVE.tier("full"), torch.device("cpu")
+    cases = NEGATIVE.tier("full")
 
     def warming() -> Warming:
-        return Warming(
-            lambda: running.spawn("baseline", stepping.CHIP, Limits()),
-            NEGATIVE,
-            cases,
-            device,
-            20.0,
-        )
+        return started(running, cases)
 
     try:
         worker = warming().take()
@@ -97,3 +106,63 @@ def test_a_warmed_runner_is_handed_over_and_one_that_is_not_wanted_ends(cache: P
         assert unwanted.take() is None
     finally:
         running.close()
+
+
+def test_runners_share_the_cases_and_none_works_when_one_is_taken(cache: Path) -> None:
+    running = Server(stepping.CHIP, cache=str(cache))
+    first, second, third = (replace(NEGATIVE.tier("full")[0], name=name) for name in "abc")
+    made = []
+
+    def make(share: Sequence[Case]) -> Warming:
+        made.append(started(running, share))
+        return made[-1]
+
+    warmings = Warmings(make, shares([first, second, third], 2))
+    try:
+        warmings.start()
+        worker = warmings.take(second)
+        assert worker is not None
+        assert not any(warming._thread.is_alive() for warming in made)
+        assert first in warmings
+        assert second not in warmings
+        assert third not in warmings
+        assert warmings.take(third) is None
+        (waiting,) = warmings.wait()
+        assert Path(f"/proc/{waiting}").exists()
+        worker.end()
+    finally:
+        warmings.close()
+        running.close()
+    assert not Path(f"/proc/{waiting}").exists()
+
+
+@pytest.mark.parametrize(("most", "lengths"), [(1, [5]), (2, [2, 3]), (4, [1, 1, 1, 2]), (0, [5])])
+def test_shares_are_of_about_one_length(most: int, lengths: list[int]) -> None:
+    cases = [replace(NEGATIVE.tier("full")[0], name=name) for name in "abcde"]
+    found = shares(cases, most)
+    assert [len(share) for share in found] == lengths
+    assert [case for share in found for case in share] == cases
+
+
+def test_runners_find_torch_compile_loaded_and_no_device_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TritonLanguage, "scan", lambda *args: [])
+    chip = get_chip("interpreter")
+    running = shared_server(chip, 0, Settings().baseline_cache)
+    try:
+        # What it is to load and the runner that it is to fork are told while it cannot listen.
+        running.spawn("candidate", chip, Limits()).end()
+        os.killpg(running.pid, signal.SIGSTOP)
+        threading.Timer(0.5, os.killpg, (running.pid, signal.SIGCONT)).start()
+        running.ready_inductor()
+        source = body(
+            "loaded = sum(name in sys.modules for name in NAMES)\n"
+            "threads = sys.modules['torch._inductor.config'].compile_threads\n"
+            "raise ValueError(f'{loaded}, {torch.cuda.is_initialized()}, {threads}')"
+        )
+        source += f"NAMES = {inductor._MODULES}\n"
+        message = judged(source, settings=Settings(timeout_s=60)).message
+    finally:
+        discard(running)
+    assert f"{len(inductor._MODULES)}, False, 1" in message
