@@ -1,8 +1,9 @@
 """``torch.compile`` made ready in the process that forks runners.
 
 A baseline that is compiled imports a thousand modules first and hashes torch's sources, 3 s or
-more in each runner. Done once before the forks it costs them nothing. No device context is made,
-and nothing is compiled: Inductor would ask the device for its name. Device layer.
+more in each runner. Done once before the forks it costs them nothing. Nothing is compiled, as
+Inductor would ask the device for its name: whoever asks CUDA for anything leaves its forks unable
+to use it. Device layer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+from unittest import mock
+
+import torch
 
 #: roots of what a first compilation for a GPU imports (torch 2.8 to 2.13), and lazily some of it
 _MODULES = (
@@ -40,14 +46,55 @@ _MODULES = (
 )
 
 
-def prepare() -> None:
-    """Imports what compiling needs. What this torch does not have is left to the runner."""
+def prepare() -> bool:
+    """Imports what compiling needs; False where this torch asks CUDA meanwhile. Then nothing has
+    been imported, and runners do it themselves."""
     # Inductor compiles in the runner itself: a pool would be processes more beside what is timed.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    for name in _MODULES:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
-    with contextlib.suppress(ImportError, AttributeError):
-        from torch._inductor.codecache import torch_key
+    if not _succeeds_in_a_fork(_load):
+        return False
+    _load()
+    return True
 
-        torch_key()  # of its sources, kept
+
+def _load() -> None:
+    """Raises `Touched`."""
+    with _cuda_untouched():
+        for name in _MODULES:
+            with contextlib.suppress(ImportError):  # another torch has other modules
+                importlib.import_module(name)
+        with contextlib.suppress(ImportError, AttributeError):
+            from torch._inductor.codecache import torch_key
+
+            torch_key()  # of its sources, kept
+
+
+def _succeeds_in_a_fork(work: Callable[[], None]) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+class Touched(BaseException):
+    """An import wanted to know something of the device."""
+
+
+@contextlib.contextmanager
+def _cuda_untouched() -> Iterator[None]:
+    """While entered, asking CUDA raises `Touched`; how many devices there are is NVML's to say."""
+
+    def refuse(*args: Any) -> NoReturn:
+        raise Touched
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.dict(os.environ, {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}))
+        stack.enter_context(mock.patch.object(torch.cuda, "_lazy_init", refuse))
+        if hasattr(torch._C, "_cuda_getDeviceCount"):
+            stack.enter_context(mock.patch.object(torch._C, "_cuda_getDeviceCount", refuse))
+        yield

@@ -35,7 +35,7 @@ _TOLERANCE = Tolerance(
     accumulator=torch.float32,
     why="rounding to the 16-bit dtype costs 0.5, the float32 epilogue (conversion, two scales, "
     "zero point, bias) up to 4 eps of S; truncating float8 sums is in S: K / 32 steps of 2^-13 of "
-    "the sum's size",
+    "the sum's size, or two for each step of a block, whose sums are truncated on their own",
 )
 
 
@@ -75,10 +75,14 @@ def _sums(
 
 
 def _truncation(a: torch.Tensor, blockwise: bool) -> float:
-    """Allowance for float8 sums, in float32 eps of their size."""
+    """Allowance for float8 sums, in float32 eps of their size.
+
+    Errors of blocks have either sign and add up like their sums do, to a size whose largest of 1e7
+    elements was seen at 7 times 2^-13 on an H200 (K = 2048): twice a block's steps.
+    """
     if a.dtype == torch.int8:
         return 0.0
-    steps = (_BLOCK if blockwise else a.shape[1]) / 32
+    steps = (2 * _BLOCK if blockwise else a.shape[1]) / 32
     return max(steps, 1.0) * 2.0**-13 / torch.finfo(torch.float32).eps
 
 
