@@ -11,11 +11,16 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
 import torch
+
+from kernelmark.evaluators.grading import isolation
 
 #: roots of what a first compilation for a GPU imports (torch 2.8 to 2.13), and lazily some of it
 _MODULES = (
@@ -57,6 +62,27 @@ def prepare() -> bool:
     return True
 
 
+def compile_into(name: str) -> None:
+    """What this process compiles goes into a folder of its own, beside the one for all."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_beside(name))
+
+
+def adopt(name: str) -> None:
+    """Moves what others have compiled into `name` to this process's folder, without the choices
+    that were made there (the files ``*.best_config``)."""
+    home, apart = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]), _beside(name)
+    for path in [path for path in apart.rglob("*") if path.is_file()]:
+        if path.suffix != ".best_config":
+            target = home / path.relative_to(apart)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, target)
+    shutil.rmtree(apart, ignore_errors=True)
+
+
+def _beside(name: str) -> Path:
+    return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent / name
+
+
 def _load() -> None:
     """Raises `Touched`."""
     with _cuda_untouched():
@@ -95,6 +121,8 @@ def _cuda_untouched() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}))
         stack.enter_context(mock.patch.object(torch.cuda, "_lazy_init", refuse))
+        # where an import asks for a place for files, that is each runner's own
+        stack.enter_context(mock.patch.object(tempfile, "tempdir", isolation.SCRATCH))
         if hasattr(torch._C, "_cuda_getDeviceCount"):
             stack.enter_context(mock.patch.object(torch._C, "_cuda_getDeviceCount", refuse))
         yield

@@ -144,8 +144,13 @@ class Runner:
 
     def _do_load(self, request: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         if self.role == "baseline":
+            from kernelmark.evaluators.grading import inductor
             from kernelmark.operators.registry import get_operator
 
+            if "compile_into" in request:
+                inductor.compile_into(request["compile_into"])
+            if "adopt" in request:
+                inductor.adopt(request["adopt"])
             self.function = get_operator(request["operator"]).baseline
             return {}
         from kernelmark.evaluators.languages.registry import get_language

@@ -94,7 +94,7 @@ class Session:
         self.most_reads = 0  #: elements of tensors that host code read in one call
         self.computed: set[str] = set()  #: operators of torch that it called, and may not
         self._timeout_s = timeout_s
-        self._ends_at = ends_at
+        self.ends_at = ends_at
         self._opened = 0
         self._tasks = 0  #: threads of the process with the candidate loaded
         self._layouts: dict[int, list[wire.Layout]] = {}
@@ -102,7 +102,7 @@ class Session:
     @property
     def timeout_s(self) -> float:
         """For the next request: no longer than what is left for all of them."""
-        return max(0.0, min(self._timeout_s, self._ends_at - time.monotonic()))
+        return max(0.0, min(self._timeout_s, self.ends_at - time.monotonic()))
 
     def load(self, **fields: Any) -> None:
         """Imports the candidate or the baseline in the runner."""

@@ -6,9 +6,10 @@ and a baseline that cannot do a case is left for the timing gate to find.
 
 The first time on a machine a compiler also tunes what it has made, by its own clock, and keeps the
 choice (`Tuned`). Beside a candidate at work it would choose badly: the same formulation then took
-89 us on one machine and 199 us on another. So the first time nothing else may be on the device.
-From then on several runners share the cases (`Warmings`), as each takes a third of a second of
-Python. Device layer.
+89 us on one machine and 199 us on another. So the first time several runners compile shares of the
+cases at once, what they choose is forgotten, and one that is alone on the device tunes what they
+have compiled. From then on several runners make themselves ready, as each case takes a third of a
+second of Python. Device layer.
 """
 
 from __future__ import annotations
@@ -63,12 +64,15 @@ class Warming:
         cases: Sequence[Case],
         device: torch.device,
         timeout_s: float,
+        **load: str,
     ) -> None:
+        """`load`: more of what the runner is told when it loads the baseline."""
         self._spawn = spawn
         self._operator = operator
         self._cases = cases
         self._device = device
         self._timeout_s = timeout_s
+        self._load = load
         self._worker: Worker | None = None
         self._pidfd = -1
         self._stop = threading.Event()
@@ -137,7 +141,7 @@ class Warming:
     def _warm(self, session: Session) -> None:
         if self._stop.is_set():
             return
-        session.load(operator=self._operator.id)
+        session.load(operator=self._operator.id, **self._load)
         for case in self._cases:
             if self._stop.is_set():
                 return
@@ -152,8 +156,13 @@ class Warmings:
     """The runners of one grade's baselines; each serves its share of the cases."""
 
     def __init__(
-        self, make: Callable[[Sequence[Case]], Warming], shares: Sequence[Sequence[Case]]
+        self,
+        make: Callable[[Sequence[Case]], Warming],
+        shares: Sequence[Sequence[Case]],
+        first: Warmings | None = None,
     ) -> None:
+        """`first`: those that must be done, and gone, before these begin."""
+        self._first = first
         self._each = [make(share) for share in shares]
         self._left = {
             case.name: warming
@@ -163,7 +172,10 @@ class Warmings:
         self.failure = ""  #: why the runner that was taken last was not ready
 
     def start(self) -> None:
-        """All of them."""
+        """All of them, or those that come first."""
+        if self._first is not None:
+            self._first.start()
+            return
         for warming in self._each:
             warming.start()
 
@@ -185,10 +197,16 @@ class Warmings:
 
     def wait(self) -> set[int]:
         """Until none is at work; the processes of those that stand by."""
+        if self._first is not None:
+            self._first.wait()
+            self._first.close()
+            self._first = None
         return {warming.wait() for warming in dict.fromkeys(self._left.values())} - {0}
 
     def close(self) -> None:
         """Ends those that were not taken, whatever they are doing."""
+        if self._first is not None:
+            self._first.close()
         for warming in self._each:
             warming.close()
 

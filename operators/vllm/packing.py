@@ -1,15 +1,15 @@
 """Layouts of quantised weights, each as a pair: pack and unpack.
 
 Every function works on int64 codes of shape [..., rows, columns] on any device, without loops over
-elements, and is exact. The layouts are those of vLLM 0.13: GPTQ (`quant_utils.pack_rows`), AWQ
-(`quant_utils.pack_cols`), the shuffled words of ExLlama kernels (csrc/quantization/gptq),
-Marlin (`marlin_utils`, `marlin_utils_test`), 2:4 sparse Marlin (`marlin_utils_test_24`), and
-AllSpark's n32k16 order (csrc/quantization/gptq_allspark). They are stated here in our own words.
+elements, and is exact. Orders are computed on the codes' device: on the CPU they would make
+``torch.compile`` compile C++, for seconds. The layouts are those of vLLM 0.13: GPTQ
+(`quant_utils.pack_rows`), AWQ (`quant_utils.pack_cols`), the shuffled words of ExLlama kernels
+(csrc/quantization/gptq), Marlin (`marlin_utils`, `marlin_utils_test`), 2:4 sparse Marlin
+(`marlin_utils_test_24`), and AllSpark's n32k16 order (csrc/quantization/gptq_allspark). They are
+stated here in our own words.
 """
 
 from __future__ import annotations
-
-import functools
 
 import torch
 
@@ -27,10 +27,6 @@ MARLIN_LAYOUT = (
     "gets v0 to v3 at rows r to r + 3 and v4 to v7 at rows r + 16 to r + 19, r = 4 (t % 4); 4 "
     "bits: one word, nibbles v0, v4, v1, v5, v2, v6, v3, v7; 8 bits: two words, bytes in order. "
 )
-
-#: columns (AWQ) or rows (ExLlama, 4 bits) in the nibbles of a word, lowest first
-EVEN_ODD = (0, 2, 4, 6, 1, 3, 5, 7)
-
 
 # --- words ---------------------------------------------------------------------------------------
 
@@ -79,11 +75,27 @@ def _blocked(codes: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor
     """Every block of len(order) codes along `dim` rearranged: position p gets code order[p]."""
     last = codes.movedim(dim, -1)
     blocks = split_dim(last, -1, (last.shape[-1] // order.numel(), order.numel()))
-    return blocks[..., order.to(codes.device)].flatten(-2).movedim(-1, dim)
+    return blocks[..., order].flatten(-2).movedim(-1, dim)
 
 
-def _inverse(order: torch.Tensor) -> torch.Tensor:
-    return torch.argsort(order)
+def _unblocked(codes: torch.Tensor, order: torch.Tensor, dim: int) -> torch.Tensor:
+    """The codes that `_blocked` was given."""
+    last = codes.movedim(dim, -1)
+    blocks = split_dim(last, -1, (last.shape[-1] // order.numel(), order.numel()))
+    return _put_back(blocks, order).flatten(-2).movedim(-1, dim)
+
+
+def _put_back(blocks: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """What `blocks` is when it is x[..., order]: x."""
+    found = torch.empty_like(blocks)
+    found[..., order] = blocks
+    return found
+
+
+def _even_odd(count: int, device: torch.device) -> torch.Tensor:
+    """0, 2, 4, ... and then 1, 3, 5, ...; `count` in all, an even number."""
+    at = torch.arange(count, device=device)
+    return at % (count // 2) * 2 + at // (count // 2)
 
 
 # --- AWQ -----------------------------------------------------------------------------------------
@@ -95,16 +107,12 @@ def awq_pack(codes: torch.Tensor, bits: int = 4) -> torch.Tensor:
     A word holds neighbouring columns of one row; the p-th code from the low end is that of column
     0, 2, 4, 6, 1, 3, 5, 7 (4 bits) or 0, 2, 1, 3 (8 bits) of the word's columns.
     """
-    return pack_words(_blocked(codes, _awq_order(bits), -1), bits, -1)
+    return pack_words(_blocked(codes, _even_odd(32 // bits, codes.device), -1), bits, -1)
 
 
 def awq_unpack(words: torch.Tensor, bits: int = 4) -> torch.Tensor:
     """The codes that `awq_pack` packed."""
-    return _blocked(unpack_words(words, bits, -1), _inverse(_awq_order(bits)), -1)
-
-
-def _awq_order(bits: int) -> torch.Tensor:
-    return torch.tensor(EVEN_ODD if bits == 4 else (0, 2, 1, 3))
+    return _unblocked(unpack_words(words, bits, -1), _even_odd(32 // bits, words.device), -1)
 
 
 # --- GPTQ and ExLlama ----------------------------------------------------------------------------
@@ -121,9 +129,12 @@ def exllama_shuffle(words: torch.Tensor, bits: int) -> torch.Tensor:
     """
     if bits == 8:
         return words.clone()
+    device = words.device
     if bits == 3:
-        return _gather_bits(words, _exllama_bits_of_3())
-    return pack_words(_blocked(unpack_words(words, bits, -2), _exllama_order(bits), -2), bits, -2)
+        single = _blocked(unpack_words(words, 1, -2), _exllama_bits_of_3(device), -2)
+        return pack_words(single, 1, -2)
+    codes = _blocked(unpack_words(words, bits, -2), _even_odd(32 // bits, device), -2)
+    return pack_words(codes, bits, -2)
 
 
 def exllama_unpack(words: torch.Tensor, bits: int) -> torch.Tensor:
@@ -131,7 +142,8 @@ def exllama_unpack(words: torch.Tensor, bits: int) -> torch.Tensor:
     if bits == 8:
         return unpack_words(words, 8, -2)
     if bits == 3:
-        return unpack_words(_gather_bits(words, _inverse(_exllama_bits_of_3())), 3, -2)
+        single = _unblocked(unpack_words(words, 1, -2), _exllama_bits_of_3(words.device), -2)
+        return unpack_words(pack_words(single, 1, -2), 3, -2)
     row = torch.arange(32 // bits, device=words.device).view(-1, 1)
     shifted = from_int32(words).unsqueeze(-2) >> (row // 2 * bits + row % 2 * 16)
     return (shifted & ((1 << bits) - 1)).flatten(-3, -2)
@@ -142,35 +154,19 @@ def exllama_unshuffle(words: torch.Tensor, bits: int) -> torch.Tensor:
     return pack_words(exllama_unpack(words, bits), bits, -2)
 
 
-def _exllama_order(bits: int) -> torch.Tensor:
-    rows = 32 // bits
-    return torch.cat([torch.arange(0, rows, 2), torch.arange(1, rows, 2)])
-
-
-@functools.cache
-def _exllama_bits_of_3() -> torch.Tensor:
+def _exllama_bits_of_3(device: torch.device) -> torch.Tensor:
     """For every bit of three shuffled words, the bit of the plain stream that it holds."""
-    source: list[int] = []
-    for word in range(3):
-        for odd in range(2):
-            for position in range(5):
-                row = 10 * word + 2 * position + odd
-                source += [3 * row, 3 * row + 1, 3 * row + 2]
-            source.append(3 * (30 + odd) + word)
-    return torch.tensor(source)
-
-
-def _gather_bits(words: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """Triples of words along dim -2 with their 96 bits rearranged."""
-    bits = unpack_words(words, 1, -2)
-    return pack_words(_blocked(bits, source, -2), 1, -2)
+    word, at = torch.arange(3, device=device).view(3, 1, 1), torch.arange(16, device=device)
+    odd = torch.arange(2, device=device).view(2, 1)
+    row = 10 * word + at // 3 * 2 + odd
+    last = 3 * (30 + odd) + word  # bit `word` of row 30 or 31, in the half's highest bit
+    return torch.where(at < 15, 3 * row + at % 3, last).reshape(-1)
 
 
 # --- Marlin --------------------------------------------------------------------------------------
 
 
-@functools.cache
-def marlin_order(bits: int, a_8bit: bool = False) -> torch.Tensor:
+def marlin_order(bits: int, device: torch.device, a_8bit: bool = False) -> torch.Tensor:
     """Where the 1024 codes of a group of tiles come from, in the order in which they are packed.
 
     A group of tiles is 16 x 64 codes (four 16 x 16 tiles side by side), each tile's rows one after
@@ -178,27 +174,28 @@ def marlin_order(bits: int, a_8bit: bool = False) -> torch.Tensor:
     threads owns the codes that the tensor core wants from it: column thread / 4 (and that plus 8),
     and the rows of its quarter.
     """
-    thread = torch.arange(32).view(32, 1, 1, 1)
+    thread, tile, half, step = _of_a_warp(2 if a_8bit else 4, 8 if a_8bit else 4, device)
     column, quarter = thread // 4, thread % 4
-    half = torch.arange(2).view(1, 1, 2, 1)
     if a_8bit:
-        tile = torch.arange(2).view(1, 2, 1, 1)
-        step = torch.arange(8).view(1, 1, 1, 8)
         row = 4 * quarter + step % 4 + 16 * (step // 4)
         order = 16 * row + column + 8 * half + 512 * tile
     else:
-        tile = torch.arange(4).view(1, 4, 1, 1)
-        step = torch.arange(4).view(1, 1, 1, 4)
         row = 2 * quarter + step % 2 + 8 * (step // 2)
         order = 16 * row + column + 8 * half + 256 * tile
-    return order.reshape(-1, 32 // bits)[:, _interleave(bits, a_8bit)].reshape(-1)
+    return order.reshape(-1, 32 // bits)[:, _interleave(bits, device, a_8bit)].reshape(-1)
 
 
-def _interleave(bits: int, a_8bit: bool) -> torch.Tensor:
+def _of_a_warp(tiles: int, steps: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+    """Numbers of threads, tiles, halves of a tile and steps, each along a dimension of its own."""
+    shapes = ((32, 1, 1, 1), (tiles, 1, 1), (2, 1), (steps,))
+    return tuple(torch.arange(shape[0], device=device).view(shape) for shape in shapes)
+
+
+def _interleave(bits: int, device: torch.device, a_8bit: bool = False) -> torch.Tensor:
     """Order of the codes within a word: what a few instructions turn into pairs of 16 bits."""
-    if bits == 4:
-        return torch.tensor((0, 4, 1, 5, 2, 6, 3, 7) if a_8bit else EVEN_ODD)
-    return torch.tensor((0, 1, 2, 3) if a_8bit else (0, 2, 1, 3))
+    if not a_8bit:
+        return _even_odd(32 // bits, device)
+    return _fours(device) if bits == 4 else torch.arange(4, device=device)
 
 
 def marlin_pack(codes: torch.Tensor, bits: int, a_8bit: bool = False) -> torch.Tensor:
@@ -209,7 +206,7 @@ def marlin_pack(codes: torch.Tensor, bits: int, a_8bit: bool = False) -> torch.T
     height = 32 if a_8bit else 16
     tiles = codes.reshape(*codes.shape[:-2], rows // height, height, columns // 16, 16)
     flat = tiles.transpose(-3, -2).reshape(*codes.shape[:-2], rows // 16, columns * 16)
-    return pack_words(_blocked_flat(flat, marlin_order(bits, a_8bit)), bits, -1)
+    return pack_words(_blocked_flat(flat, marlin_order(bits, codes.device, a_8bit)), bits, -1)
 
 
 def marlin_unpack(words: torch.Tensor, bits: int, a_8bit: bool = False) -> torch.Tensor:
@@ -217,67 +214,67 @@ def marlin_unpack(words: torch.Tensor, bits: int, a_8bit: bool = False) -> torch
     flat = unpack_words(words, bits, -1)
     rows, columns = flat.shape[-2] * 16, flat.shape[-1] // 16
     height = 32 if a_8bit else 16
-    flat = _blocked_flat(flat, _inverse(marlin_order(bits, a_8bit)))
+    flat = _unblocked_flat(flat, marlin_order(bits, words.device, a_8bit))
     tiles = flat.reshape(*words.shape[:-2], rows // height, columns // 16, height, 16)
     return tiles.transpose(-3, -2).reshape(*words.shape[:-2], rows, columns)
 
 
 def _blocked_flat(flat: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     """Blocks of len(order) codes rearranged over the last two dimensions taken as one."""
-    lead = flat.shape[:-2]
-    blocks = flat.reshape(*lead, -1, order.numel())
-    return blocks[..., order.to(flat.device)].reshape(flat.shape)
+    blocks = flat.reshape(*flat.shape[:-2], -1, order.numel())
+    return blocks[..., order].reshape(flat.shape)
 
 
-@functools.cache
-def _marlin_columns(single: bool) -> torch.Tensor:
+def _unblocked_flat(flat: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """The codes that `_blocked_flat` was given."""
+    blocks = flat.reshape(*flat.shape[:-2], -1, order.numel())
+    return _put_back(blocks, order).reshape(flat.shape)
+
+
+def _marlin_columns(single: bool, device: torch.device) -> torch.Tensor:
     """Order of the columns of scales: 64 at a time for groups, 32 for one scale a column."""
     if single:
-        lane, pair = torch.arange(4).view(4, 1), torch.tensor((0, 1, 8, 9, 16, 17, 24, 25))
-        return (2 * lane + pair).reshape(-1)
-    return torch.arange(64).view(8, 8).t().reshape(-1)
+        lane, at = torch.arange(4, device=device).view(4, 1), torch.arange(8, device=device)
+        return (2 * lane + at % 2 + at // 2 * 8).reshape(-1)
+    return torch.arange(64, device=device).view(8, 8).t().reshape(-1)
 
 
 def marlin_permute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
     """Scales [groups, N] with their columns in Marlin's order. `single`: one group in all, or
     8-bit activations; biases are permuted the same way.
     """
-    return _blocked(scales, _marlin_columns(single), -1).contiguous()
+    return _blocked(scales, _marlin_columns(single, scales.device), -1).contiguous()
 
 
 def marlin_unpermute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
     """The scales that `marlin_permute_scales` was given."""
-    return _blocked(scales, _inverse(_marlin_columns(single)), -1).contiguous()
+    return _unblocked(scales, _marlin_columns(single, scales.device), -1).contiguous()
 
 
 def marlin_pack_zeros(zeros: torch.Tensor, bits: int) -> torch.Tensor:
     """Zero points [groups, N] (int64) to int32 [groups, N * bits / 32]: columns in the order of
     group scales, then interleaved in each word.
     """
-    columns = _blocked(zeros, _marlin_columns(False), -1)
-    return pack_words(_blocked(columns, _interleave(bits, False), -1), bits, -1)
+    columns = _blocked(zeros, _marlin_columns(False, zeros.device), -1)
+    return pack_words(_blocked(columns, _interleave(bits, zeros.device), -1), bits, -1)
 
 
 def marlin_unpack_zeros(words: torch.Tensor, bits: int) -> torch.Tensor:
     """The zero points that `marlin_pack_zeros` packed."""
-    columns = _blocked(unpack_words(words, bits, -1), _inverse(_interleave(bits, False)), -1)
-    return _blocked(columns, _inverse(_marlin_columns(False)), -1)
+    columns = _unblocked(unpack_words(words, bits, -1), _interleave(bits, words.device), -1)
+    return _unblocked(columns, _marlin_columns(False, words.device), -1)
 
 
 # --- 2:4 sparse Marlin ---------------------------------------------------------------------------
 
 
-@functools.cache
-def marlin_24_order(bits: int) -> torch.Tensor:
+def marlin_24_order(bits: int, device: torch.device) -> torch.Tensor:
     """As `marlin_order`, for compressed codes of 2:4 sparse weights."""
-    thread = torch.arange(32).view(32, 1, 1, 1)
+    thread, tile, half, step = _of_a_warp(4, 4, device)
     column, quarter = thread // 4, thread % 4
-    tile = torch.arange(4).view(1, 4, 1, 1)
-    half = torch.arange(2).view(1, 1, 2, 1)
-    step = torch.arange(4).view(1, 1, 1, 4)
     row = 2 * quarter + step % 2 + 8 * (step // 2)
     order = 16 * row + 256 * (column // 2) + 8 * (column % 2) + 4 * half + tile
-    return order.reshape(-1, 32 // bits)[:, _interleave(bits, False)].reshape(-1)
+    return order.reshape(-1, 32 // bits)[:, _interleave(bits, device)].reshape(-1)
 
 
 def marlin_24_pack(
@@ -292,7 +289,7 @@ def marlin_24_pack(
     half_k, n = kept.shape
     tiles = kept.reshape(half_k // 16, 16, n // 16, 16).transpose(1, 2)
     flat = tiles.reshape(half_k // 16, n * 16)
-    words = pack_words(_blocked_flat(flat, marlin_24_order(bits)), bits, -1)
+    words = pack_words(_blocked_flat(flat, marlin_24_order(bits, kept.device)), bits, -1)
     pairs = places.reshape(half_k // 2, 2, n)
     nibbles = (pairs[:, 0] + 4 * pairs[:, 1]).t().reshape(n, half_k // 8, 4)
     meta = (nibbles << torch.arange(0, 16, 4, device=kept.device)).sum(-1)
@@ -307,7 +304,7 @@ def marlin_24_unpack(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(kept codes, places) that `marlin_24_pack` packed."""
     flat = unpack_words(words, bits, -1)
-    flat = _blocked_flat(flat, _inverse(marlin_24_order(bits)))
+    flat = _unblocked_flat(flat, marlin_24_order(bits, words.device))
     half_k, n = flat.shape[0] * 16, flat.shape[1] // 16
     kept = flat.reshape(half_k // 16, n // 16, 16, 16).transpose(1, 2).reshape(half_k, n)
     at = _meta_positions(n, half_k // 8, words.device)
@@ -343,14 +340,18 @@ def marlin_24_permute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor
     """Scales of 2:4 sparse Marlin: 8 columns at a time in the order 0, 4, 1, 5, 2, 6, 3, 7 for
     groups, untouched for one scale a column.
     """
-    order = torch.arange(8) if single else torch.tensor((0, 4, 1, 5, 2, 6, 3, 7))
-    return _blocked(scales, order, -1).contiguous()
+    return scales.clone() if single else _blocked(scales, _fours(scales.device), -1).contiguous()
 
 
 def marlin_24_unpermute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
     """The scales that `marlin_24_permute_scales` was given."""
-    order = torch.arange(8) if single else torch.tensor((0, 2, 4, 6, 1, 3, 5, 7))
-    return _blocked(scales, order, -1).contiguous()
+    return scales.clone() if single else _unblocked(scales, _fours(scales.device), -1).contiguous()
+
+
+def _fours(device: torch.device) -> torch.Tensor:
+    """0, 4, 1, 5, 2, 6, 3, 7."""
+    at = torch.arange(8, device=device)
+    return at // 2 + at % 2 * 4
 
 
 # --- AllSpark ------------------------------------------------------------------------------------
@@ -383,9 +384,13 @@ def n32k16_permute_scales(scales: torch.Tensor) -> torch.Tensor:
     column 8 c + r.
     """
     padded = torch.nn.functional.pad(scales, (0, -scales.shape[-1] % 32))
-    return _blocked(padded, torch.arange(32).view(4, 8).t().reshape(-1), -1).contiguous()
+    return _blocked(padded, _columns_of_32(scales.device), -1).contiguous()
 
 
 def n32k16_unpermute_scales(scales: torch.Tensor, n: int) -> torch.Tensor:
     """The values [1, n] that `n32k16_permute_scales` was given."""
-    return _blocked(scales, torch.arange(32).view(8, 4).t().reshape(-1), -1)[..., :n].contiguous()
+    return _unblocked(scales, _columns_of_32(scales.device), -1)[..., :n].contiguous()
+
+
+def _columns_of_32(device: torch.device) -> torch.Tensor:
+    return torch.arange(32, device=device).view(4, 8).t().reshape(-1)

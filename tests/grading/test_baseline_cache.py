@@ -136,6 +136,45 @@ def test_runners_share_the_cases_and_none_works_when_one_is_taken(cache: Path) -
     assert not Path(f"/proc/{waiting}").exists()
 
 
+def test_what_was_compiled_apart_is_adopted_and_what_was_chosen_there_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "inductor"
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(home))
+    inductor.compile_into("apart")
+    apart = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+    assert apart == tmp_path / "apart"
+    for name in ("ab/code.py", "ab/code.best_config", "fxgraph/cd/entry"):
+        (apart / name).parent.mkdir(parents=True, exist_ok=True)
+        (apart / name).write_text(name)
+    (home / "ab").mkdir(parents=True)
+    (home / "ab/tuned.best_config").write_text("kept")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(home))
+    inductor.adopt("apart")
+    found = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
+    assert found == {"ab/code.py", "ab/tuned.best_config", "fxgraph/cd/entry"}
+    assert not apart.exists()
+    inductor.adopt("never made")  # nothing was compiled
+
+
+def test_the_first_time_compilers_are_done_and_gone_before_one_tunes(cache: Path) -> None:
+    running = Server(stepping.CHIP, cache=str(cache))
+    case = NEGATIVE.tier("full")[0]
+    first = Warmings(lambda share: started(running, share), [[case], [case]])
+    warmings = Warmings(lambda share: started(running, share), [[case]], first)
+    try:
+        warmings.start()
+        compiling = first.wait()
+        worker = warmings.take(case)
+        assert worker is not None
+        assert worker.pid not in compiling
+        assert not any(Path(f"/proc/{pid}").exists() for pid in compiling)
+        worker.end()
+    finally:
+        warmings.close()
+        running.close()
+
+
 @pytest.mark.parametrize(("most", "lengths"), [(1, [5]), (2, [2, 3]), (4, [1, 1, 1, 2]), (0, [5])])
 def test_shares_are_of_about_one_length(most: int, lengths: list[int]) -> None:
     cases = [replace(NEGATIVE.tier("full")[0], name=name) for name in "abcde"]

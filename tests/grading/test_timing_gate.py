@@ -59,6 +59,17 @@ def test_honest_is_timed_and_the_record_survives_its_file():
     assert from_json(Verdict, to_json(verdict)) == verdict
 
 
+def test_a_compiled_baseline_is_tuned_once_a_machine(tmp_path):
+    op = dataclasses.replace(NEGATIVE, baseline_name="torch.compile formulation")
+    settings = Settings(tier="full", timeout_s=20, baseline_cache=str(tmp_path))
+    for _ in ("compiled apart, then tuned", "tuned already"):
+        verdict = grade(Candidate(op.id, HONEST), op, stepping.CHIP, settings)
+        assert verdict.status == "passed", verdict.message
+        assert "baseline_not_warmed" not in verdict.evidence
+        assert len(list((tmp_path / "tuned").iterdir())) == 1
+        assert not list(tmp_path.glob("untuned-*"))
+
+
 def test_stops_working_when_it_is_timed(no_scan):
     source = (
         SOURCE

@@ -6,13 +6,16 @@ import ctypes
 import mmap
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 from kernelmark.evaluators.grading import latch as module
 from kernelmark.evaluators.grading import telemetry
 from kernelmark.evaluators.grading.latch import Latch, LatchError
+from kernelmark.evaluators.grading.stopwatch import Stopwatch
 
 
 def device(fd: int, ticket: int, copy_s: float, work_s: float) -> None:
@@ -48,6 +51,29 @@ def test_a_device_that_never_finishes_is_an_error_in_time() -> None:
     latch.release(ticket)
     with pytest.raises(LatchError, match="not done"):
         latch.span_us(ticket, 0.05)
+
+
+def test_a_kernel_precedes_the_timed_calls_also_where_nothing_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    happened: list[object] = []
+
+    class Spy:
+        def queue(self, copies: Any, calls: Any, ticket: int, stream: int) -> None:
+            for each in copies:
+                each()
+            happened.append("begun")
+            for each in calls:
+                each()
+
+    stream = SimpleNamespace(cuda_stream=0)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: stream)
+    monkeypatch.setattr(torch.cuda, "_sleep", lambda cycles: happened.append("kernel"))
+    watch = Stopwatch(None, lambda n: None, happened.append, lambda: None)  # type: ignore[arg-type]
+    watch.latch = Spy()  # type: ignore[assignment]
+    watch.use(range(2))
+    watch.queue(2, ticket=1)
+    assert happened == ["kernel", "begun", 0, 1]
 
 
 def test_an_answer_to_an_earlier_ticket_does_not_count() -> None:
