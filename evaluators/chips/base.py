@@ -7,6 +7,7 @@ triton; `detect` does. Device layer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,6 +27,15 @@ class Peaks:
     flops_per_s: dict[str, float]
     last_level_cache_bytes: int
     source: str
+
+    def least_us(self, nbytes: float, flops: float, dtypes: Collection[str] | None = None) -> float:
+        """The least time for so much traffic and arithmetic, microseconds. `dtypes`: of which the
+        fastest that has a peak does the arithmetic; None: whatever is fastest here, as products of
+        a wide type can be made of many of a narrow one."""
+        rates = [
+            rate for name, rate in self.flops_per_s.items() if dtypes is None or name in dtypes
+        ]
+        return 1e6 * max(nbytes / self.bytes_per_s, flops / max(rates) if rates else 0.0)
 
 
 @dataclass(frozen=True)

@@ -194,7 +194,7 @@ def _measured(
     activities = max((n for block in cold for n in block.activities), default=1)
     calls = min(sets, side.queue_limit(activities))
     # One call is enough of a clock where it is long against the two words of the latch.
-    timeable = latch is not None and (calls > 1 or cold_us > LONG_US)
+    timeable = latch is not None and (calls > 1 or (calls == 1 and cold_us > LONG_US))
     wall_us = _wall_us(side, calls, latch, plan) if latch and timeable else None
     agreement = statistics.agreement(stream_us, wall_us, cold_us)
     latencies_us = side.latencies_us()

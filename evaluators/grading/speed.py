@@ -305,16 +305,17 @@ class Speed:
 
     timing: Timing
     evidence: dict[str, Any]
+    least_us: float | None  #: by the chip's fastest arithmetic; None where its peaks are unknown
 
     @property
     def impossible(self) -> str:
         """Why the time cannot be true, one line; empty if it can."""
         timing = self.timing
-        if statistics.plausibility(timing.device_us, timing.floor_us) != "implausible":
+        if statistics.plausibility(timing.device_us, self.least_us) != "implausible":
             return ""
         return (
             f"case {timing.case!r}: {timing.device_us:.2f} us, "
-            f"where the chip needs {timing.floor_us:.2f} us"
+            f"where the chip needs {self.least_us:.2f} us"
         )
 
 
@@ -390,7 +391,7 @@ class Timekeeper:
         timing = alternate.timing_record(
             case.name,
             *measured,
-            floor_us=self.floor_us(case),
+            floor_us=self._floor_us(case),
             telemetry=summary,
             seed=self.dice.getrandbits(31),
         )
@@ -405,17 +406,12 @@ class Timekeeper:
             "telemetry": summary.source,
             "kernels": [[k.name, k.count, k.total_us] for k in _kernels(measured[0].cold)][:12],
         }
-        return Speed(timing, evidence)
-
-    def floor_us(self, case: Case) -> float | None:
-        """The least time that the chip's peaks allow, microseconds."""
-        if self.peaks is None:
-            return None
         cost = self.operator.cost(case)
-        names = [str(dtype).removeprefix("torch.") for dtype in case.dtypes]
-        rates = [self.peaks.flops_per_s[name] for name in names if name in self.peaks.flops_per_s]
-        compute = cost.flops / max(rates) if rates else 0.0
-        return max(cost.nbytes / self.peaks.bytes_per_s, compute) * 1e6
+        least_us = None if self.peaks is None else self.peaks.least_us(cost.nbytes, cost.flops)
+        return Speed(timing, evidence, least_us)
+
+    def _floor_us(self, case: Case) -> float | None:
+        return None if self.peaks is None else floor_us(self.operator, case, self.peaks)
 
     def _has_latch(self) -> bool:
         return self.device.type == "cuda" and torch.version.hip is None
@@ -428,7 +424,7 @@ class Timekeeper:
         memory = self.chip.memory(self.index)
         spend = (memory.free_bytes if memory else 4 << 30) * MEMORY_SHARE
         try:
-            return alternate.sets_for(nbytes, self.floor_us(case), int(spend))
+            return alternate.sets_for(nbytes, self._floor_us(case), int(spend))
         except ValueError as error:
             raise Disturbed(str(error)) from error
 
@@ -510,6 +506,14 @@ def time_cases(
                 disturbed = True
         pending = again
     return {case.name: why[case.name] for case in pending}
+
+
+def floor_us(operator: Operator, case: Case, peaks: Peaks) -> float:
+    """The least time that the chip's peaks allow in the case's dtypes, microseconds. No candidate
+    is held against it: a float32 product can be made of several of bfloat16."""
+    cost = operator.cost(case)
+    names = [str(dtype).removeprefix("torch.") for dtype in case.dtypes]
+    return peaks.least_us(cost.nbytes, cost.flops, names)
 
 
 def own_kernels_of(language: Language, source: str) -> frozenset[str] | None:

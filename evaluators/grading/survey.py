@@ -30,6 +30,7 @@ import torch
 from kernelmark.evaluators.chips.base import Chip, Peaks
 from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.grading.lint import baseline_fault
+from kernelmark.evaluators.grading.speed import floor_us
 from kernelmark.evaluators.grading.timing import Block, Timer
 from kernelmark.operators import calling
 from kernelmark.operators.draws import Call, arguments_for_candidate, draw
@@ -117,7 +118,7 @@ def clock(rows: Sequence[Row], timer: Timer, chip: Chip, sku: str) -> list[Row]:
 def _timed_row(row: Row, blocks: Sequence[Block], peaks: Peaks | None, sku: str) -> Row:
     medians = sorted(sorted(b.device_us)[len(b.device_us) // 2] for b in blocks)
     middle = medians[len(medians) // 2]
-    floor = floor_us(get_operator(row.operator), _case(row.key), peaks)
+    floor = None if peaks is None else floor_us(get_operator(row.operator), _case(row.key), peaks)
     return replace(
         row,
         device_us=middle,
@@ -127,17 +128,6 @@ def _timed_row(row: Row, blocks: Sequence[Block], peaks: Peaks | None, sku: str)
         clock=blocks[0].clock,
         sku=sku,
     )
-
-
-def floor_us(operator: Operator, case: Case, peaks: Peaks | None) -> float | None:
-    """max(bytes / bandwidth, flops / peak) in microseconds; None where the peak is not known."""
-    if peaks is None:
-        return None
-    cost = operator.cost(case)
-    names = [str(d).removeprefix("torch.") for d in case.dtypes]
-    rates = [peaks.flops_per_s[n] for n in names if n in peaks.flops_per_s]
-    compute = cost.flops / max(rates) if rates else 0.0
-    return 1e6 * max(cost.nbytes / peaks.bytes_per_s, compute)
 
 
 def _case(key: Key) -> Case:

@@ -137,6 +137,13 @@ def test_blocks_alternate_and_every_block_is_checked() -> None:
     assert all("check" in log[i + 2] and "refresh" in log[i + 1] for i in queues)
 
 
+def test_a_call_of_more_launches_than_a_queue_takes_has_no_second_clock() -> None:
+    long_us = 2 * alternate.LONG_US
+    first, _, log = measured(cold_us=long_us, stream_us=long_us, fits=0)
+    assert first.agreement.finding == "no_second_clock"
+    assert not any("A queue" in line for line in log)
+
+
 def test_one_recording_a_side() -> None:
     _, _, log = measured()
     assert [line for line in log if line.split()[1] in ("start", "stop")] == [

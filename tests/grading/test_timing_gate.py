@@ -9,6 +9,7 @@ import stepping
 import torch
 from judging import KERNEL, operator
 
+from kernelmark.evaluators.chips.base import Peaks
 from kernelmark.evaluators.grading.channel import Garbled
 from kernelmark.evaluators.grading.judge import Settings, grade
 from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
@@ -108,6 +109,18 @@ def test_below_the_floor_is_implausible(monkeypatch):
     verdict = timed(HONEST, cost=lambda case: Cost(0, int(1e18)))
     assert verdict.status == "implausible"
     assert verdict.timings
+
+
+def test_a_narrower_type_may_do_the_arithmetic(monkeypatch):
+    # Products with 8-bit weights and float32 activations took a quarter of float32's own floor.
+    peaks = Peaks(1e15, {"float32": 1e6, "int8": 1e15}, 1 << 20, "none")
+    monkeypatch.setattr(stepping.Stepping, "peaks", lambda self, sku: peaks)
+    verdict = timed(
+        HONEST, cost=lambda case: Cost(0, 0) if case.tier == "small" else Cost(10**6, 0)
+    )
+    assert verdict.status == "passed", verdict.message
+    assert verdict.timings[0].floor_us == 1e6
+    assert verdict.timings[0].roofline > 2
 
 
 def test_foreign_kernels_are_seen(monkeypatch, no_scan):
