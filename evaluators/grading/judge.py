@@ -13,14 +13,11 @@ import os
 import platform
 import random
 import secrets
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -62,7 +59,7 @@ from kernelmark.evaluators.grading.speed import (
     own_kernels_of,
     time_cases,
 )
-from kernelmark.evaluators.grading.warming import Tuned, Warming, Warmings, shares
+from kernelmark.evaluators.grading.warming import Tuned, Warming, Warmings, of_compiled
 from kernelmark.evaluators.grading.workers import (
     Fault,
     Infrastructure,
@@ -128,8 +125,8 @@ class Grade:
         )
 
 
-#: for a baseline to be compiled for one case, seconds
-MOST_COMPILE_S = 300.0
+#: for a baseline to be compiled for one case, seconds; CPUs for each runner that does
+MOST_COMPILE_S, CPUS_EACH = 300.0, 2
 _TIMED = ("passed", "implausible", "tampered")
 
 
@@ -525,24 +522,17 @@ class _Cascade:
         compiled = "torch.compile" in baseline_name(self.operator, self.device)
         if compiled:
             server.ready_inductor()
-        if compiled and self.tuned:
-            self.warmings = Warmings(warming, shares(full, self._room(full, 4)))
-        elif compiled and cache:
-            apart = f"untuned-{secrets.token_hex(8)}"
-            stack.callback(shutil.rmtree, Path(cache, apart), ignore_errors=True)
-            several = shares(full, self._room(full, 2))
-            first = Warmings(partial(warming, compile_into=apart), several)
-            self.warmings = Warmings(partial(warming, adopt=apart), [full], first)
+            self.warmings = of_compiled(warming, full, cache, self.tuned, self._room(full))
         else:
             self.warmings = Warmings(warming, [full])
         stack.callback(self.warmings.close)
         if cache or not compiled:  # else it is tuned in each grade, alone on the device
             self.warmings.start()
 
-    def _room(self, cases: Sequence[Case], cpus: int) -> int:
-        """How many baselines may be at work at once, each on `cpus` CPUs: with their inputs, copies
-        and a context they take a small share of the device's memory."""
-        most = len(os.sched_getaffinity(0)) // cpus
+    def _room(self, cases: Sequence[Case]) -> int:
+        """How many baselines may be at work at once: each has some CPUs, and all of them, with
+        their inputs, copies and contexts, a small share of the device's memory."""
+        most = len(os.sched_getaffinity(0)) // CPUS_EACH
         memory = self.chip.memory(self.settings.index)
         if memory is None:
             return most

@@ -15,10 +15,13 @@ second of Python. Device layer.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import os
 import random
+import secrets
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -160,9 +163,12 @@ class Warmings:
         make: Callable[[Sequence[Case]], Warming],
         shares: Sequence[Sequence[Case]],
         first: Warmings | None = None,
+        leave: Callable[[], object] = lambda: None,
     ) -> None:
-        """`first`: those that must be done, and gone, before these begin."""
+        """`first`: those that must be done, and gone, before these begin. `leave`: called at the
+        end."""
         self._first = first
+        self._leave = leave
         self._each = [make(share) for share in shares]
         self._left = {
             case.name: warming
@@ -209,6 +215,25 @@ class Warmings:
             self._first.close()
         for warming in self._each:
             warming.close()
+        self._leave()
+
+
+def of_compiled(
+    make: Callable[..., Warming], cases: Sequence[Case], cache: str, tuned: Tuned, most: int
+) -> Warmings:
+    """The runners of a baseline that compiles, `most` at once.
+
+    make: a `Warming` of a share of the cases, with more for its runner to load by. cache: the
+    folder that is kept (`isolation.cache_folder`), empty where there is none.
+    """
+    if tuned:
+        return Warmings(make, shares(cases, most))
+    if not cache:
+        return Warmings(make, [cases])
+    apart = f"untuned-{secrets.token_hex(8)}"
+    first = Warmings(functools.partial(make, compile_into=apart), shares(cases, most))
+    remove = functools.partial(shutil.rmtree, Path(cache, apart), ignore_errors=True)
+    return Warmings(functools.partial(make, adopt=apart), [cases], first, remove)
 
 
 def shares(cases: Sequence[Case], most: int) -> list[Sequence[Case]]:
