@@ -11,10 +11,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -62,25 +60,22 @@ def prepare() -> bool:
     return True
 
 
-def compile_into(name: str) -> None:
-    """What this process compiles goes into a folder of its own, beside the one for all."""
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(_beside(name))
+def kept() -> bool:
+    """Whether what this process compiles outlives it."""
+    return os.environ.get("TORCHINDUCTOR_CACHE_DIR", "").startswith(isolation.CACHE)
 
 
-def adopt(name: str) -> None:
-    """Moves what others have compiled into `name` to this process's folder, without the choices
-    that were made there (the files ``*.best_config``)."""
-    home, apart = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]), _beside(name)
-    for path in [path for path in apart.rglob("*") if path.is_file()]:
-        if path.suffix != ".best_config":
-            target = home / path.relative_to(apart)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(path, target)
-    shutil.rmtree(apart, ignore_errors=True)
+def forget_choices() -> None:
+    """From here on no choice between compiled variants is kept, only what was compiled. Raises
+    ImportError or AttributeError where this torch keeps choices in another way."""
+    from torch._inductor.runtime.autotune_cache import AutotuneCache
 
+    # Under its own name: what is kept of a kernel refers to `save` of whoever loads it.
+    def save(self: Any, *args: Any, **kwargs: Any) -> None:
+        return None
 
-def _beside(name: str) -> Path:
-    return Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).parent / name
+    assert AutotuneCache.save is not None
+    AutotuneCache.save = save  # type: ignore[method-assign]
 
 
 def _load() -> None:

@@ -88,7 +88,7 @@ class Worker:
         """`cpus`: those that it and its helpers keep to; empty: all."""
         self.index = index
         self.label = ""
-        self._limit_s = 2 * settings.grade_timeout_s + START_S
+        self._limit_s = settings.longest_s + START_S
         environment = dict(os.environ)
         if chip.visible_variable:
             chip.prepare(environment, index)

@@ -5,11 +5,13 @@ checks every field of every reply and computes everything else from bytes. One r
 
 - ``wake``: makes the device's context, which takes a while.
 - ``open``: the arena (again when it has grown).
-- ``load``: imports a candidate, or the baseline of an operator.
+- ``load``: imports a candidate, or the baseline of an operator and says whether what that compiles
+  is kept.
 - ``cache``: takes over what was compiled beforehand (`builder`); ``compiled``: what was not.
 - ``stage``: copies inputs out of the arena into private memory, fresh or where they were before.
 - ``call``: calls the entry point, waits for the device, puts results and inputs into the arena.
-- ``warm``: calls the entry point for what it compiles, and forgets the results.
+- ``warm``: calls the entry point for what it compiles, and forgets the results. ``drop``: forgets
+  arguments, and gives memory back.
 - ``time_...``: measures (`stopwatch`); what was computed is asked for and checked like any other.
 
 The baseline's process is the same program in the other role. Device layer.
@@ -147,12 +149,10 @@ class Runner:
             from kernelmark.evaluators.grading import inductor
             from kernelmark.operators.registry import get_operator
 
-            if "compile_into" in request:
-                inductor.compile_into(request["compile_into"])
-            if "adopt" in request:
-                inductor.adopt(request["adopt"])
+            if request["choices"] == "forgotten":
+                inductor.forget_choices()
             self.function = get_operator(request["operator"]).baseline
-            return {}
+            return {"kept": inductor.kept()}
         from kernelmark.evaluators.languages.registry import get_language
 
         language = get_language(request["language"])

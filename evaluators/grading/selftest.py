@@ -150,7 +150,7 @@ def _baseline(server: Server, chip: Chip, memory: Memory, operator: Operator) ->
     worker = server.spawn("baseline", chip, Limits())
     try:
         session = Session(worker, memory, timeout_s=120.0)
-        session.load(operator=operator.id)
+        session.load_baseline(operator.id)
         yield session
     finally:
         worker.end()

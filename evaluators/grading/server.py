@@ -5,7 +5,8 @@ device) and runs no foreign code: whatever a runner does, it does in a fork. The
 other end of its channel; when the judge ends, this ends, and every runner with it. Device layer.
 
 Messages: ``spawn`` (with a runner's channel end as descriptor) answers ``spawned`` with a pidfd;
-``exited`` follows once the runner is dead, with its wait status.
+``exited`` follows once the runner is dead, with its wait status. ``compilers`` and ``inductor``
+have more loaded before further forks.
 """
 
 from __future__ import annotations

@@ -104,11 +104,17 @@ class Session:
         """For the next request: no longer than what is left for all of them."""
         return max(0.0, min(self._timeout_s, self.ends_at - time.monotonic()))
 
-    def load(self, **fields: Any) -> None:
+    def load_baseline(self, operator: str, *, forget_choices: bool = False) -> bool:
+        """Imports the baseline in the runner; whether what it compiles outlives the runner.
+        `forget_choices`: but not what it chooses among what it has compiled."""
+        choices = "forgotten" if forget_choices else "kept"
+        return field(self.load(operator=operator, choices=choices), "kept", bool)
+
+    def load(self, **fields: Any) -> dict[str, Any]:
         """Imports the candidate or the baseline in the runner."""
         self._open_arena()
         self._tasks = self.worker.tasks()
-        self.worker.ask("load", self.timeout_s, **fields)
+        return self.worker.ask("load", self.timeout_s, **fields)
 
     def stage(
         self, slot: int, call: Call, *, reuse: bool = False, drop: Sequence[int] = ()

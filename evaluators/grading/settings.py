@@ -25,3 +25,9 @@ class Settings:
     memory_bytes: int = 8 << 30  #: address space of a runner, where the device is the CPU
     dataset: str = ""  #: content hash of the data set that the cases are of (`published`)
     published_cases: str = ""  #: those cases of the operator, JSON
+
+    @property
+    def longest_s(self) -> float:
+        """The longest that a grade may take: two attempts, each of which may wait as long again for
+        what the baseline compiles."""
+        return 4 * self.grade_timeout_s

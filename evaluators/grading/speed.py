@@ -40,12 +40,12 @@ from kernelmark.operators.records import Case, Operator
 MEMORY_SHARE = 0.2
 #: draws that the input sets are made of; no further ones once they take so many bytes
 POOL, POOL_BYTES = 3, 4 << 30
-#: results of a block that are checked: first, last and a secret one of small cases; of those from
-#: so many bytes on one, which may be any
-CHECKED, LARGE_BYTES = 3, 16 << 20
-#: share of the blocks that are checked, by a secret coin each, which tells nothing of the next: a
-#: runner that cheats in less than half of a case's ten blocks gains nothing, as medians count
-CHECKED_BLOCKS = 0.5
+#: results of a block that are checked, any of them: two of small cases, from so many bytes on one.
+#: Medians count, so that only who cheats in half the calls of half the blocks gains anything.
+CHECKED, LARGE_BYTES = 2, 16 << 20
+#: from so many bytes on, share of the blocks of which one is checked, by a secret coin: a runner
+#: that cheats in most calls of most blocks, or it gains nothing, is asked in some of them
+HUGE_BYTES, CHECKED_BLOCKS = 64 << 20, 0.5
 #: single calls that are waited for
 LATENCIES = 5
 #: more device time than this in kernels that are neither the candidate's nor copies and fills
@@ -259,12 +259,14 @@ class TimedSide:
         return Fault("timed_out", f"calls that were queued do not end: {error}")
 
     def latencies_us(self) -> tuple[float, ...]:
-        """Wall time of single calls by the judge's clock."""
+        """Wall time of single calls by the judge's clock; the last one's result is checked."""
         times = []
         for _ in range(LATENCIES + 1):
             begin = time.perf_counter_ns()
             self._ask("time_single")
             times.append((time.perf_counter_ns() - begin) / 1e3)
+        self._mode = "warm"  # several calls on the same arguments
+        self.check(1)
         return tuple(times[1:])
 
     def close(self) -> None:
@@ -289,14 +291,11 @@ class TimedSide:
         return any(parameter.mutable for parameter in parameters)
 
     def _chosen(self, calls: int) -> list[int]:
-        if self.dice.random() >= CHECKED_BLOCKS:
-            return []
         case_bytes = sum(layout.nbytes for layout in self._layouts[0])
-        if case_bytes >= LARGE_BYTES:
-            return [self.dice.randrange(calls)]
-        if calls <= CHECKED:
-            return list(range(calls))
-        return [0, calls - 1, *self.dice.sample(range(1, calls - 1), CHECKED - 2)]
+        if case_bytes >= HUGE_BYTES and self.dice.random() >= CHECKED_BLOCKS:
+            return []
+        count = CHECKED if case_bytes < LARGE_BYTES else 1
+        return self.dice.sample(range(calls), min(count, calls))
 
 
 @dataclass(frozen=True)

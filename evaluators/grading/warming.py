@@ -20,8 +20,6 @@ import hashlib
 import itertools
 import os
 import random
-import secrets
-import shutil
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -30,6 +28,7 @@ from pathlib import Path
 import torch
 
 from kernelmark.evaluators.grading.session import Memory, Session
+from kernelmark.evaluators.grading.sharing import SharingError
 from kernelmark.evaluators.grading.workers import Fault, Infrastructure, Worker
 from kernelmark.operators.draws import draw
 from kernelmark.operators.records import Case, Operator
@@ -58,7 +57,7 @@ class Tuned:
 
 
 class Warming:
-    """Begins with `start`; `take` waits for it, `close` ends it at once."""
+    """One runner. Begins with `start`; `take` waits for it, `close` ends it at once."""
 
     def __init__(
         self,
@@ -67,25 +66,30 @@ class Warming:
         cases: Sequence[Case],
         device: torch.device,
         timeout_s: float,
-        **load: str,
+        *,
+        tunes: bool = True,
     ) -> None:
-        """`load`: more of what the runner is told when it loads the baseline."""
+        """`timeout_s`: for one case. `tunes`: False compiles for others, and nothing that it
+        chooses is kept."""
+        self.cases = cases
         self._spawn = spawn
         self._operator = operator
-        self._cases = cases
         self._device = device
         self._timeout_s = timeout_s
-        self._load = load
+        self._tunes = tunes
         self._worker: Worker | None = None
         self._pidfd = -1
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self.failure = ""  #: why the runner is not ready; for the evidence
+        self.kept = False  #: whether what it compiled outlives it
         self._thread = threading.Thread(target=self._run, name="warming", daemon=True)
         self._started = False
+        # Not `Thread.join`: interrupted once, it never waits again.
+        self._done = threading.Event()
 
     def start(self) -> None:
-        """Once; `take` does, where it has not been done."""
+        """Once; `wait` does, where it has not been done."""
         if not self._started:
             self._started = True
             self._thread.start()
@@ -95,7 +99,7 @@ class Warming:
         if self._stop.is_set():
             return 0
         self.start()
-        self._thread.join()
+        self._done.wait()
         return 0 if self._worker is None else self._worker.pid
 
     def take(self) -> Worker | None:
@@ -116,7 +120,7 @@ class Warming:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         if self._started:
-            self._thread.join()
+            self._done.wait()
         worker, self._worker = self._worker, None
         self._release()
         if worker is not None:
@@ -129,6 +133,7 @@ class Warming:
                 self._pidfd = -1
 
     def _run(self) -> None:
+        self.failure = "broken off"
         try:
             worker = self._spawn()
             with self._lock:
@@ -136,16 +141,21 @@ class Warming:
             memory = Memory(self._device)
             try:
                 self._warm(Session(worker, memory, self._timeout_s))
+                self.failure = ""
             finally:
                 memory.close()
-        except (Fault, Infrastructure, torch.OutOfMemoryError) as error:
+        except (Fault, Infrastructure, SharingError, torch.OutOfMemoryError) as error:
             self.failure = str(error)
+        finally:
+            self._done.set()
 
     def _warm(self, session: Session) -> None:
         if self._stop.is_set():
             return
-        session.load(operator=self._operator.id, **self._load)
-        for case in self._cases:
+        self.kept = session.load_baseline(self._operator.id, forget_choices=not self._tunes)
+        if not self._tunes and not self.kept:
+            raise Infrastructure("nothing that is compiled is kept here")
+        for case in self.cases:
             if self._stop.is_set():
                 return
             seed = random.getrandbits(63)  # of no consequence: nobody asks for the answer
@@ -163,77 +173,63 @@ class Warmings:
         make: Callable[[Sequence[Case]], Warming],
         shares: Sequence[Sequence[Case]],
         first: Warmings | None = None,
-        leave: Callable[[], object] = lambda: None,
     ) -> None:
-        """`first`: those that must be done, and gone, before these begin. `leave`: called at the
-        end."""
+        """`first`: those that must be done, and gone, before these begin."""
         self._first = first
-        self._leave = leave
-        self._each = [make(share) for share in shares]
-        self._left = {
-            case.name: warming
-            for share, warming in zip(shares, self._each, strict=True)
-            for case in share
-        }
-        self.failure = ""  #: why the runner that was taken last was not ready
+        self._make = make
+        self._all = [make(share) for share in shares]
+        self._taken: list[Warming] = []
+        self.failures: list[str] = []  #: why runners were not ready, for the evidence
 
     def start(self) -> None:
         """All of them, or those that come first."""
-        if self._first is not None:
-            self._first.start()
-            return
-        for warming in self._each:
+        for warming in self._all if self._first is None else self._first._all:
             warming.start()
 
-    def __contains__(self, case: Case) -> bool:
-        """Whether the runner for the case is yet to be taken."""
-        return case.name in self._left
+    def serves(self, case: Case) -> bool:
+        """Whether the runner that was taken last has been made ready for the case."""
+        return bool(self._taken) and case in self._taken[-1].cases
 
-    def take(self, case: Case) -> Worker | None:
-        """The runner for the case, once: later there is none, nor where warming failed. None is at
-        work from here on, as something is to be measured."""
+    def take(self, case: Case) -> Warming:
+        """What made a runner ready for the case: the one whose share it is in, once; later one for
+        it alone. None is at work from here on, as something is to be measured."""
         self.wait()
-        warming = self._left.get(case.name)
-        self.failure = ""
-        if warming is None:
-            return None
-        self._left = {name: each for name, each in self._left.items() if each is not warming}
-        worker, self.failure = warming.take(), warming.failure
-        return worker
+        found = [each for each in self._all if case in each.cases and each not in self._taken]
+        if not found:
+            self._all.append(self._make([case]))
+        warming = found[0] if found else self._all[-1]
+        self._taken.append(warming)
+        warming.wait()
+        self.failures += [warming.failure] if warming.failure else []
+        return warming
 
     def wait(self) -> set[int]:
         """Until none is at work; the processes of those that stand by."""
         if self._first is not None:
             self._first.wait()
+            self.failures += [each.failure for each in self._first._all if each.failure]
             self._first.close()
             self._first = None
-        return {warming.wait() for warming in dict.fromkeys(self._left.values())} - {0}
+        return {warming.wait() for warming in self._all} - {0}
 
     def close(self) -> None:
         """Ends those that were not taken, whatever they are doing."""
-        if self._first is not None:
-            self._first.close()
-        for warming in self._each:
+        for warming in [*(self._first._all if self._first else []), *self._all]:
             warming.close()
-        self._leave()
 
 
 def of_compiled(
-    make: Callable[..., Warming], cases: Sequence[Case], cache: str, tuned: Tuned, most: int
+    make: Callable[..., Warming], cases: Sequence[Case], tuned: bool, kept: bool, most: int
 ) -> Warmings:
     """The runners of a baseline that compiles, `most` at once.
 
-    make: a `Warming` of a share of the cases, with more for its runner to load by. cache: the
-    folder that is kept (`isolation.cache_folder`), empty where there is none.
+    make: a `Warming` of a share of the cases. tuned: whether choices are kept from earlier; kept:
+    whether anything is, so that one can compile for another.
     """
     if tuned:
         return Warmings(make, shares(cases, most))
-    if not cache:
-        return Warmings(make, [cases])
-    apart = f"untuned-{secrets.token_hex(8)}"
-    first = Warmings(functools.partial(make, compile_into=apart), shares(cases, most))
-    remove = functools.partial(shutil.rmtree, Path(cache, apart), ignore_errors=True)
-    return Warmings(functools.partial(make, adopt=apart), [cases], first, remove)
+    first = Warmings(functools.partial(make, tunes=False), shares(cases, most)) if kept else None
+    return Warmings(make, [cases], first)
 
 
 def shares(cases: Sequence[Case], most: int) -> list[Sequence[Case]]:

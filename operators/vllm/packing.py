@@ -340,12 +340,14 @@ def marlin_24_permute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor
     """Scales of 2:4 sparse Marlin: 8 columns at a time in the order 0, 4, 1, 5, 2, 6, 3, 7 for
     groups, untouched for one scale a column.
     """
-    return scales.clone() if single else _blocked(scales, _fours(scales.device), -1).contiguous()
+    done = scales if single else _blocked(scales, _fours(scales.device), -1)
+    return done.clone(memory_format=torch.contiguous_format)
 
 
 def marlin_24_unpermute_scales(scales: torch.Tensor, single: bool) -> torch.Tensor:
     """The scales that `marlin_24_permute_scales` was given."""
-    return scales.clone() if single else _unblocked(scales, _fours(scales.device), -1).contiguous()
+    done = scales if single else _unblocked(scales, _fours(scales.device), -1)
+    return done.clone(memory_format=torch.contiguous_format)
 
 
 def _fours(device: torch.device) -> torch.Tensor:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +21,10 @@ from test_timing_gate import NEGATIVE
 
 from kernelmark.evaluators.chips.registry import get_chip
 from kernelmark.evaluators.grading import inductor, isolation, server
+from kernelmark.evaluators.grading import warming as warming_module
 from kernelmark.evaluators.grading.isolation import Limits
 from kernelmark.evaluators.grading.judge import Settings
+from kernelmark.evaluators.grading.sharing import SharingError
 from kernelmark.evaluators.grading.warming import Warming, Warmings, shares
 from kernelmark.evaluators.grading.workers import Server, Worker, discard, shared_server
 from kernelmark.evaluators.languages.triton import TritonLanguage
@@ -79,37 +85,66 @@ def test_a_folder_that_others_can_enter_is_not_used(
     assert isolation.cache_folder() == ""
 
 
-def started(running: Server, cases: Sequence[Case]) -> Warming:
+@pytest.fixture
+def running(cache: Path) -> Iterator[Server]:
+    server = Server(stepping.CHIP, cache=str(cache))
+    yield server
+    server.close()
+
+
+def started(running: Server, cases: Sequence[Case], *, tunes: bool = True) -> Warming:
     """The warming of a baseline's runner for `cases`, not begun."""
 
     def spawn() -> Worker:
         return running.spawn("baseline", stepping.CHIP, Limits())
 
-    return Warming(spawn, NEGATIVE, cases, torch.device("cpu"), 20.0)
+    return Warming(spawn, NEGATIVE, cases, torch.device("cpu"), 20.0, tunes=tunes)
 
 
-def test_a_warmed_runner_is_handed_over_and_one_that_is_not_wanted_ends(cache: Path) -> None:
-    running = Server(stepping.CHIP, cache=str(cache))
-    cases = NEGATIVE.tier("full")
-
-    def warming() -> Warming:
-        return started(running, cases)
-
-    try:
-        worker = warming().take()
-        assert worker is not None
-        assert Path(f"/proc/{worker.pid}").exists()
-        worker.end()
-        unwanted = warming()
-        unwanted.start()
-        unwanted.close()
-        assert unwanted.take() is None
-    finally:
-        running.close()
+def test_a_warmed_runner_is_handed_over_and_one_that_is_not_wanted_ends(running: Server) -> None:
+    warming = started(running, NEGATIVE.tier("full"))
+    worker = warming.take()
+    assert worker is not None
+    assert warming.kept
+    assert Path(f"/proc/{worker.pid}").exists()
+    worker.end()
+    unwanted = started(running, NEGATIVE.tier("full"))
+    unwanted.start()
+    unwanted.close()
+    assert unwanted.take() is None
 
 
-def test_runners_share_the_cases_and_none_works_when_one_is_taken(cache: Path) -> None:
-    running = Server(stepping.CHIP, cache=str(cache))
+def test_an_interrupted_wait_leaves_no_runner(running: Server) -> None:
+    pids = []
+
+    def slow() -> Worker:
+        time.sleep(0.5)
+        pids.append((worker := running.spawn("baseline", stepping.CHIP, Limits())).pid)
+        return worker
+
+    warming = Warming(slow, NEGATIVE, NEGATIVE.tier("full"), torch.device("cpu"), 20.0)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    with pytest.raises(KeyboardInterrupt):
+        warming.wait()
+    warming.close()
+    assert len(pids) == 1
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+def test_whatever_breaks_warming_off_is_a_failure(
+    running: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise SharingError("no room")
+
+    monkeypatch.setattr(warming_module, "Memory", fail)
+    warming = started(running, NEGATIVE.tier("full"))
+    assert warming.take() is None
+    assert warming.failure == "no room"
+
+
+def test_runners_share_the_cases_and_none_works_when_one_is_taken(running: Server) -> None:
     first, second, third = (replace(NEGATIVE.tier("full")[0], name=name) for name in "abc")
     made = []
 
@@ -120,59 +155,83 @@ def test_runners_share_the_cases_and_none_works_when_one_is_taken(cache: Path) -
     warmings = Warmings(make, shares([first, second, third], 2))
     try:
         warmings.start()
-        worker = warmings.take(second)
+        worker = warmings.take(second).take()
         assert worker is not None
-        assert not any(warming._thread.is_alive() for warming in made)
-        assert first in warmings
-        assert second not in warmings
-        assert third not in warmings
-        assert warmings.take(third) is None
+        assert all(warming._done.is_set() for warming in made)
+        assert not warmings.serves(first)
+        assert warmings.serves(second)
+        assert warmings.serves(third)
         (waiting,) = warmings.wait()
         assert Path(f"/proc/{waiting}").exists()
         worker.end()
+        again = warmings.take(third).take()  # after a disturbance: one for it alone
+        assert again is not None
+        assert len(made) == 3
+        assert not warmings.serves(second)
+        again.end()
     finally:
         warmings.close()
-        running.close()
     assert not Path(f"/proc/{waiting}").exists()
 
 
-def test_what_was_compiled_apart_is_adopted_and_what_was_chosen_there_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "inductor"
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(home))
-    inductor.compile_into("apart")
-    apart = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
-    assert apart == tmp_path / "apart"
-    for name in ("ab/code.py", "ab/code.best_config", "fxgraph/cd/entry"):
-        (apart / name).parent.mkdir(parents=True, exist_ok=True)
-        (apart / name).write_text(name)
-    (home / "ab").mkdir(parents=True)
-    (home / "ab/tuned.best_config").write_text("kept")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(home))
-    inductor.adopt("apart")
-    found = {str(path.relative_to(home)) for path in home.rglob("*") if path.is_file()}
-    assert found == {"ab/code.py", "ab/tuned.best_config", "fxgraph/cd/entry"}
-    assert not apart.exists()
-    inductor.adopt("never made")  # nothing was compiled
-
-
-def test_the_first_time_compilers_are_done_and_gone_before_one_tunes(cache: Path) -> None:
-    running = Server(stepping.CHIP, cache=str(cache))
+def test_the_first_time_compilers_are_done_and_gone_before_one_tunes(running: Server) -> None:
     case = NEGATIVE.tier("full")[0]
-    first = Warmings(lambda share: started(running, share), [[case], [case]])
+    first = Warmings(lambda share: started(running, share, tunes=False), [[case], [case]])
     warmings = Warmings(lambda share: started(running, share), [[case]], first)
     try:
         warmings.start()
         compiling = first.wait()
-        worker = warmings.take(case)
+        assert len(compiling) == 2
+        worker = warmings.take(case).take()
         assert worker is not None
         assert worker.pid not in compiling
         assert not any(Path(f"/proc/{pid}").exists() for pid in compiling)
         worker.end()
     finally:
         warmings.close()
+
+
+def test_where_nothing_is_kept_nobody_compiles_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(isolation, "cache_folder", lambda folder: "")
+    running = Server(stepping.CHIP)
+    try:
+        compiling = started(running, NEGATIVE.tier("full"), tunes=False)
+        assert compiling.take() is None
+        assert compiling.failure == "nothing that is compiled is kept here"
+        alone = started(running, NEGATIVE.tier("full"))
+        worker = alone.take()
+        assert worker is not None
+        assert not alone.kept
+        worker.end()
+    finally:
         running.close()
+
+
+def test_what_a_compiler_chose_is_forgotten_and_what_a_tuner_chose_is_kept(tmp_path: Path) -> None:
+    """By Inductor's own classes, in two processes, as the runners that compile and the one that
+    tunes: what the first pickles of a kernel keeps the choice of the second, and of it alone."""
+    compiling = """
+import pickle, sys, triton
+from kernelmark.evaluators.grading import inductor
+from torch._inductor.runtime.autotune_cache import AutotuneCache
+inductor.forget_choices()
+cache = AutotuneCache.create({}, sys.argv[1] + "/ab/kernel.py", "hash")
+cache.save(triton.Config({"XBLOCK": 8}), 1)
+open(sys.argv[1] + "/pickled", "wb").write(pickle.dumps(cache.save))
+"""
+    tuning = """
+import pickle, sys, triton
+save = pickle.loads(open(sys.argv[1] + "/pickled", "rb").read())
+save(triton.Config({"XBLOCK": 16}), 1)
+"""
+    environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    for text, choices in ((compiling, []), (tuning, [16])):
+        command = [sys.executable, "-c", text, str(tmp_path)]
+        subprocess.run(command, check=True, env=environment)
+        found = [json.loads(path.read_bytes()) for path in tmp_path.rglob("*.best_config")]
+        assert [choice["XBLOCK"] for choice in found] == choices
 
 
 @pytest.mark.parametrize(("most", "lengths"), [(1, [5]), (2, [2, 3]), (4, [1, 1, 1, 2]), (0, [5])])

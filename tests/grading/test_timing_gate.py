@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 
 import pytest
 import stepping
@@ -13,7 +14,8 @@ from kernelmark.evaluators.chips.base import Peaks
 from kernelmark.evaluators.grading.channel import Garbled
 from kernelmark.evaluators.grading.judge import Settings, grade
 from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
-from kernelmark.evaluators.grading.speed import exchange, parse_block
+from kernelmark.evaluators.grading.speed import TimedSide, exchange, parse_block
+from kernelmark.evaluators.grading.warming import Warmings
 from kernelmark.evaluators.languages.triton import TritonLanguage
 from kernelmark.operators.records import Case, Cost, Expected, TensorSpec
 
@@ -63,12 +65,38 @@ def test_honest_is_timed_and_the_record_survives_its_file():
 def test_a_compiled_baseline_is_tuned_once_a_machine(tmp_path):
     op = dataclasses.replace(NEGATIVE, baseline_name="torch.compile formulation")
     settings = Settings(tier="full", timeout_s=20, baseline_cache=str(tmp_path))
-    for _ in ("compiled apart, then tuned", "tuned already"):
+    for _ in ("compiled, then tuned", "tuned already"):
         verdict = grade(Candidate(op.id, HONEST), op, stepping.CHIP, settings)
         assert verdict.status == "passed", verdict.message
         assert "baseline_not_warmed" not in verdict.evidence
         assert len(list((tmp_path / "tuned").iterdir())) == 1
-        assert not list(tmp_path.glob("untuned-*"))
+
+
+def test_what_our_own_compiler_takes_is_at_nobodys_expense(monkeypatch):
+    real, limit_s = Warmings.take, 12.0
+
+    def slow(self, case):
+        time.sleep(0.95 * limit_s)
+        return real(self, case)
+
+    monkeypatch.setattr(Warmings, "take", slow)
+    settings = Settings(tier="full", timeout_s=20, grade_timeout_s=limit_s)
+    verdict = grade(Candidate("aten::neg", HONEST), NEGATIVE, stepping.CHIP, settings)
+    assert verdict.status == "passed", verdict.message
+    assert verdict.seconds > limit_s
+
+
+def test_a_call_that_is_waited_for_alone_is_checked_too(monkeypatch):
+    checked = []
+    real = TimedSide.check
+
+    def check(self, calls):
+        checked.append((self.role, calls))
+        real(self, calls)
+
+    monkeypatch.setattr(TimedSide, "check", check)
+    assert timed(HONEST).status == "passed"
+    assert checked[-2:] == [("candidate", 1), ("baseline", 1)]
 
 
 def test_stops_working_when_it_is_timed(no_scan):

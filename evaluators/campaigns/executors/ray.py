@@ -100,7 +100,7 @@ class RayExecutor:
             try:
                 made = ray.get(
                     actor.grade.remote(to_json(candidate), asdict(settings)),
-                    timeout=2 * settings.grade_timeout_s + START_S,
+                    timeout=settings.longest_s + START_S,
                 )
             except _LOST as error:
                 why = str(error).splitlines()[0]
