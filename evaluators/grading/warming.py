@@ -191,13 +191,14 @@ class Warmings:
         return bool(self._taken) and case in self._taken[-1].cases
 
     def take(self, case: Case) -> Warming:
-        """What made a runner ready for the case: the one whose share it is in, once; later one for
-        it alone. None is at work from here on, as something is to be measured."""
+        """What made a runner ready for the case and the others of its share; at each further call
+        another one. None is at work from here on, as something is to be measured."""
         self.wait()
-        found = [each for each in self._all if case in each.cases and each not in self._taken]
-        if not found:
-            self._all.append(self._make([case]))
-        warming = found[0] if found else self._all[-1]
+        found = [each for each in self._all if case in each.cases]
+        if found[-1] in self._taken:
+            found.append(self._make(found[-1].cases))
+            self._all.append(found[-1])
+        warming = found[-1]
         self._taken.append(warming)
         warming.wait()
         self.failures += [warming.failure] if warming.failure else []
