@@ -548,13 +548,14 @@ class _Cascade:
         begin = time.monotonic()
         warming = self.warmings.take(case)
         worker = warming.take()
+        if worker is not None:
+            self.workers.append(worker)
         self._excuse(time.monotonic() - begin)
         if self.warmings.failures:
             self.work.evidence["baseline_not_warmed"] = list(self.warmings.failures)
         if worker is not None:
             if warming.kept:
                 self.tuned.note()
-            self.workers.append(worker)
             return self._session(worker)
         session = self._session(self._waking("baseline").awake(self.settings.timeout_s))
         session.load_baseline(self.operator.id)

@@ -123,7 +123,8 @@ class Server:
             _compile_worker.warm_up(t for t in CHIPS if t.name == message["target"])
             return
         if message["op"] == "inductor":
-            inductor.prepare()
+            if not inductor.prepare():
+                print("torch.compile asks CUDA while it loads: each runner does", file=sys.stderr)
             _share()
             return
         scratch = _scratch_folder()

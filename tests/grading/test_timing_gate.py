@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from pathlib import Path
 
 import pytest
 import stepping
@@ -12,10 +13,11 @@ from judging import KERNEL, operator
 
 from kernelmark.evaluators.chips.base import Peaks
 from kernelmark.evaluators.grading.channel import Garbled
-from kernelmark.evaluators.grading.judge import Settings, grade
+from kernelmark.evaluators.grading.judge import Settings, _Cascade, grade
 from kernelmark.evaluators.grading.records import Candidate, Verdict, from_json, to_json
 from kernelmark.evaluators.grading.speed import TimedSide, exchange, parse_block
-from kernelmark.evaluators.grading.warming import Warmings
+from kernelmark.evaluators.grading.warming import Warming, Warmings
+from kernelmark.evaluators.grading.workers import Infrastructure
 from kernelmark.evaluators.languages.triton import TritonLanguage
 from kernelmark.operators.records import Case, Cost, Expected, TensorSpec
 
@@ -84,6 +86,23 @@ def test_what_our_own_compiler_takes_is_at_nobodys_expense(monkeypatch):
     verdict = grade(Candidate("aten::neg", HONEST), NEGATIVE, stepping.CHIP, settings)
     assert verdict.status == "passed", verdict.message
     assert verdict.seconds > limit_s
+
+
+def test_a_baseline_that_compiles_too_long_is_our_failure_and_leaves_no_runner(monkeypatch):
+    taken, take = [], Warming.take
+
+    def spy(self):
+        taken.append(take(self))
+        return taken[-1]
+
+    def too_long(self, waited_s):
+        raise Infrastructure("the baseline compiled for 901 s")
+
+    monkeypatch.setattr(Warming, "take", spy)
+    monkeypatch.setattr(_Cascade, "_excuse", too_long)
+    verdict = timed(HONEST)
+    assert (verdict.status, len(taken)) == ("infrastructure_error", 2)
+    assert not any(Path(f"/proc/{worker.pid}").exists() for worker in taken)
 
 
 def test_a_call_that_is_waited_for_alone_is_checked_too(monkeypatch):
